@@ -128,7 +128,10 @@ class StreamsGroups(
             self._shut_down(update, member.member_id)
         tells = self._tell_endpoint(update, before, member)
         self._changes.finish(update)
-        response = self._answer(request, client, update, before, member)
+        response = self._answer(request, client, update, member)
+        # A member whose last answer was lost reports other tasks than it was given.
+        if joins or member.assigned != before.assigned or not member.assigned.is_told_by(reported):
+            show_tasks(response, member)
         if tells or response.endpoint_information_epoch != request.endpoint_information_epoch:
             response.partitions_by_user_endpoint = partitions_by_endpoint(
                 update.group, update.topics
@@ -175,7 +178,6 @@ class StreamsGroups(
         request: StreamsGroupHeartbeatRequest,
         client: Client,
         update: StreamsUpdate,
-        before: StreamsMember,
         member: StreamsMember,
     ) -> StreamsGroupHeartbeatResponse:
         unrecorded, settings = update.group.unrecorded, update.settings
@@ -189,8 +191,6 @@ class StreamsGroups(
             acceptable_recovery_lag=settings.acceptable_recovery_lag,
             status=statuses(update, member, configured.result, client.api_version),
         )
-        if request.member_epoch == JOINING_EPOCH or member.assigned != before.assigned:
-            show_tasks(response, member)
         response.endpoint_information_epoch = unrecorded.endpoint_epoch
         return response
 

@@ -86,6 +86,15 @@ class OwnedTasks(NamedTuple):
             for subtopology_id, tasks in owned.items()
         )
 
+    def is_told_by(self, reported: MemberTasks | None) -> bool:
+        """Whether a member reports exactly these tasks, or doesn't say what it has."""
+        if reported is None:
+            return True
+        active = {s: frozenset(tasks) for s, tasks in self.active.items()}
+        return (active, self.standby, self.warmup) == tuple(
+            {s: tasks for s, tasks in role.items() if tasks} for role in reported
+        )
+
     def contains(self, reported: MemberTasks) -> bool:
         """Whether all tasks that a member reports are among these, in the same role."""
         pairs: tuple[tuple[Mapping[str, Iterable[int]], Tasks], ...] = (

@@ -17,6 +17,7 @@ from kwire.coordinator.settings import GroupSettings
 from kwire.coordinator.streams.group import StreamsGroup
 from kwire.coordinator.streams.settings import StreamsSettings
 from kwire.coordinator.surroundings import Surroundings
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -58,6 +59,25 @@ def partitions_of(listed: list[TaskIds] | None) -> list[int] | None:
         return None
     assert all(one.subtopology_id == SUBTOPOLOGY for one in listed)
     return [partition for one in listed for partition in one.partitions]
+
+
+def refused(code: ErrorCode, match: str = ""):
+    """Expects an answer with this error."""
+
+    class Refused:
+        def __enter__(self):
+            self.raises = pytest.raises(KafkaError)
+            self.caught = self.raises.__enter__()
+            return self.caught
+
+        def __exit__(self, *exc):
+            swallowed = self.raises.__exit__(*exc)
+            if swallowed:
+                assert self.caught.value.code == code, self.caught.value
+                assert match in (self.caught.value.message or "")
+            return swallowed
+
+    return Refused()
 
 
 class StreamsApplication:
