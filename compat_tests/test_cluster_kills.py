@@ -13,6 +13,7 @@ from compat_tests import own_cluster
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
 from compat_tests.reading import read_all
+from compat_tests.test_streams_fleet import new_fleet
 from compat_tests.three_brokers import (
     AFTER_S,
     PARTITIONS,
@@ -21,6 +22,11 @@ from compat_tests.three_brokers import (
     partition_directories,
 )
 from compat_tests.verifiable import PATIENCE_S, Consuming, Producing
+from kwire.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kwire.testing.asking import Asker
 from kwire.testing.waiting import wait_until
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -86,6 +92,41 @@ def test_verifiable_clients_and_equal_logs(
     assert set(told) <= set(found)
     for number in range(PARTITIONS):
         check_replicas(partition_directories(cluster, f"{topic.name}-{number}"))
+
+
+def test_instances_of_streams_outlive_their_coordinator(
+    cluster: Cluster, names: Names, tmp_path: Path
+) -> None:
+    """It is killed twice; meanwhile one instance leaves and one joins, and all is counted once."""
+    with new_fleet(cluster.bootstrap, names, tmp_path, replicas=3) as fleet:
+        for name in ("a", "b"):
+            fleet.say("start", name)
+        fleet.write()
+        fleet.wait_until_shared("a", "b")
+        for leaving, staying, joining in (("a", "b", "c"), ("b", "c", "a")):
+            victim = cluster.brokers[coordinator_of(cluster, fleet.group)]
+            victim.kill()
+            fleet.write()
+            fleet.say("stop", leaving)
+            fleet.say("start", joining)
+            fleet.wait_until_shared(joining, staying)
+            fleet.wait_until_counted()
+            victim.restart()
+        fleet.check_counts()
+
+
+def coordinator_of(cluster: Cluster, group: str) -> int:
+    """The broker that coordinates a group."""
+    asker = Asker()
+    request = FindCoordinatorRequest(key=group)
+    try:
+        for broker in cluster.brokers.values():
+            told = asker.ask(broker.bootstrap, request, 3, FindCoordinatorResponse)
+            if not told.error_code:
+                return int(told.node_id)
+    finally:
+        asker.close()
+    raise AssertionError(f"nobody coordinates {group}")
 
 
 def check_replicas(directories: list[Path], start: int = 0) -> None:

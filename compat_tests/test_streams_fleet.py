@@ -6,6 +6,7 @@ has a standby task, which the group's setting asks for.
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,18 +32,20 @@ SETTINGS = (
     "num.stream.threads=1",
     "commit.interval.ms=100",
     "auto.offset.reset=earliest",
-    "replication.factor=1",
 )
 
 
 class Fleet:
     """The program with its instances."""
 
-    def __init__(self, bootstrap: str, group: str, topics: tuple[str, str], path: Path) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, topics: tuple[str, str], path: Path, replicas: int = 1
+    ) -> None:
         self.bootstrap, self.group = bootstrap, group
         self.source, self.target = topics
         self.written = 0
-        command = fleet_command(bootstrap, group, *topics, str(path), *SETTINGS)
+        settings = (*SETTINGS, f"replication.factor={replicas}")
+        command = fleet_command(bootstrap, group, *topics, str(path), *settings)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -97,28 +100,37 @@ class Fleet:
             interval_s=LOOK_S,
         )
 
-    def counts(self) -> dict[str, list[int]]:
-        """The counts of each key, in the order in which they were written."""
+    def check_counts(self) -> None:
+        """Each count of each key came out once, in order."""
         found: dict[str, list[int]] = {}
         for key, value in read_rows(self.bootstrap, self.target, PARTITIONS):
             found.setdefault(key.decode(), []).append(int(value))
-        return found
+        assert set(found) == set(KEYS)
+        for key, counts in found.items():
+            assert counts == list(range(1, self.written + 1)), key
 
 
-@pytest.fixture
-def fleet(bootstrap: str, names: Names, tmp_path: Path) -> Iterator[Fleet]:
-    """A fleet without instances, whose group has standby tasks."""
+@contextmanager
+def new_fleet(bootstrap: str, names: Names, path: Path, replicas: int = 1) -> Iterator[Fleet]:
+    """A fleet without instances, whose group has standby tasks; all its topics have replicas."""
     source, target, group = names.topic("source"), names.topic("target"), names.group("fleet")
     for topic in (source, target):
-        create_topics(bootstrap, topic, partitions=PARTITIONS)
+        create_topics(bootstrap, topic, partitions=PARTITIONS, replicas=replicas)
     with RawClient(bootstrap) as raw:
         assert alter(raw, GROUP_RESOURCE, group, **AT_ONCE, **STANDBYS) == "NONE"
-    fleet = Fleet(bootstrap, group, (source, target), tmp_path)
+    fleet = Fleet(bootstrap, group, (source, target), path, replicas)
     try:
         yield fleet
     finally:
         fleet.process.kill()
         fleet.process.communicate()
+
+
+@pytest.fixture
+def fleet(bootstrap: str, names: Names, tmp_path: Path) -> Iterator[Fleet]:
+    """A fleet on one broker."""
+    with new_fleet(bootstrap, names, tmp_path) as fleet:
+        yield fleet
 
 
 @pytest.mark.waits(40)
@@ -141,10 +153,7 @@ def test_instances_come_and_go_one_after_the_other(fleet: Fleet) -> None:
     fleet.wait_until_shared("a")
     fleet.write()
     fleet.wait_until_counted()
-    counts = fleet.counts()
-    assert set(counts) == set(KEYS)
-    for key, found in counts.items():
-        assert found == list(range(1, fleet.written + 1)), key
+    fleet.check_counts()
 
 
 def everybody_knows_who_has_which_key(fleet: Fleet) -> None:
