@@ -3,19 +3,25 @@
 Rules:
 
 - There are at most ``max_connections``. For a new one beyond that, a connection of the
-  address that has most of them is closed: the oldest one on which no request is being answered, or
-  else the oldest. So nobody can keep out the probes of ``/healthz``, not even from their own
+  address that has most of them is closed: the oldest one that waits for its client, be it for a
+  part of a request or to read an answer, or else the oldest. So nobody can keep out the probes of ``/healthz``, not even from their own
   address: a probe is answered long before its connection is the oldest. (A reserve for probes
   doesn't help, because what a connection is for is known only after its request.) Addresses with
-  one connection each keep it while they are answered; only then is a new connection refused.
+  one connection each keep it while kwire makes an answer; only then is a new connection refused.
 - A client has ``IDLE_S`` for the handshake of TLS and for the head of its request, and ``SEND_S``
   to read a piece of an answer.
   A connection lasts ``LIFE_S`` at most; browsers and Prometheus then connect again.
-- A head has at most ``HEAD_BYTES``.
+- A head has at most ``HEAD_BYTES``. Whoever names a body's length and sends it in chunks as well,
+  is refused: a proxy may believe the one, and take a part of the body for a request.
+- The bodies and answers that the port keeps, because a client is slow, have ``MOST_KEPT_BYTES``
+  together. Beyond that, a connection of the address of which most is kept is ended: the one for
+  which something is kept longest. A few bytes ask for megabytes, and nobody has to read them.
+- Of a body that comes in small chunks, ``CHUNKS_A_STEP`` are read before others have their turn.
 - A connection is one task: it reads a request, runs the application, and sends the answer. Requests
   that a client sends ahead wait. If the client leaves during an answer, the answer is given up.
   All that ends a connection is looked at every ``LOOK_S``: a scope of trio with a deadline for each
-  step, or a second task, would cost as much as the request.
+  step, or a second task, would cost as much as the request. After a part of an answer nothing can
+  follow but its rest, so an answer that is given up ends its connection.
 - Clients speak HTTP/1.1 or 1.0, which h11 reads and writes. A wish for another protocol is passed
   over.
 """
@@ -47,6 +53,8 @@ REST_S = 1.0
 """How long a client may send the rest of a body after its answer."""
 HEAD_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
+MOST_KEPT_BYTES = 64 << 20
+CHUNKS_A_STEP = 16
 
 TLS = "kwire.tls"
 """Where a scope of ASGI has the TLS of its client, which knows the certificate; None without."""
@@ -72,11 +80,22 @@ class _Connection:
     """A client's connection."""
 
     def __init__(
-        self, accepted: trio.SocketStream, host: str, app: App, tls: GetTls | None
+        self,
+        accepted: trio.SocketStream,
+        host: str,
+        app: App,
+        tls: GetTls | None,
+        kept: "_Kept",
     ) -> None:
         self.host = host
         self.is_idle = True
         """Whether no request is being answered."""
+        self.awaits_client = True
+        """Whether the client has to send or to read something before anything happens."""
+        self.kept_bytes = 0
+        self.kept_since_s = 0.0
+        self._kept = kept
+        self._chunks = 0
         self.socket = accepted.socket
         self.life = trio.CancelScope()
         self._ends_s = trio.current_time() + LIFE_S
@@ -100,6 +119,8 @@ class _Connection:
             self.life.cancel()
 
     def _has_left(self) -> bool:
+        if self.socket.fileno() < 0:  # it was ended meanwhile
+            return True
         poll = select.poll()
         poll.register(self.socket.fileno(), _LEFT)
         return bool(poll.poll(0))
@@ -129,6 +150,7 @@ class _Connection:
             request = await self._next_event()
             if not isinstance(request, h11.Request):
                 return False
+            _check_request(request)
             self.is_idle = False
             self._wait_at_most(LIFE_S)
             try:
@@ -137,6 +159,7 @@ class _Connection:
                 answer.check_whole()
             finally:
                 self.is_idle = True
+                self._kept.forget(self)
             # The answer to a request whose body nobody wants would be lost if the connection ended
             # before the client has sent the body.
             self._wait_at_most(REST_S)
@@ -158,7 +181,14 @@ class _Connection:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 await self.write(h11.InformationalResponse(status_code=100, headers=[]))
-            self._http.receive_data(bytes(await self._stream.receive_some(READ_BYTES)))
+            self.awaits_client = True
+            received = await self._stream.receive_some(READ_BYTES)
+            self.awaits_client = False
+            self._http.receive_data(bytes(received))
+        if isinstance(event, h11.Data):
+            self._chunks += 1
+            if not self._chunks % CHUNKS_A_STEP:
+                await trio.lowlevel.checkpoint()
         return event  # type: ignore[return-value]
 
     async def next_body(self) -> bytes | None:
@@ -167,16 +197,32 @@ class _Connection:
             event = await self._next_event()
         except (h11.RemoteProtocolError, *_GONE):
             await self._give_up()
-        return bytes(event.data) if isinstance(event, h11.Data) else None
+        if not isinstance(event, h11.Data):
+            return None
+        self._kept.add(self, len(event.data))
+        return bytes(event.data)
 
     async def write(self, *events: h11.Event) -> None:
         """Send parts of an answer; it ends if the client doesn't read them in time."""
-        content = b"".join([part for event in events if (part := self._http.send(event))])
+        parts = [
+            part for one in events for part in self._http.send_with_data_passthrough(one) or ()
+        ]
+        size = sum(map(len, parts))
+        if size <= READ_BYTES:  # it is cheaper to send them at once; longer ones aren't copied
+            parts = [b"".join(parts)]
         self._wait_at_most(SEND_S)
+        self._kept.add(self, size)
+        self.awaits_client = True
         try:
-            await self._stream.send_all(content)
+            for part in parts:
+                await self._stream.send_all(part)
         except _GONE:
             await self._give_up()
+        except trio.Cancelled:
+            self.life.cancel()
+            raise
+        self.awaits_client = False
+        self._kept.give_back(self, size)
         self._wait_at_most(LIFE_S)
 
     async def _give_up(self) -> NoReturn:
@@ -184,6 +230,15 @@ class _Connection:
         self.life.cancel()
         await trio.lowlevel.checkpoint()
         raise AssertionError("the connection's life has ended")
+
+
+def _check_request(request: h11.Request) -> None:
+    """Refuse what h11 lets through; h11.RemoteProtocolError."""
+    names = [name for name, _ in request.headers]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        raise h11.RemoteProtocolError("a body has a length and chunks")
+    if not request.http_version.startswith(b"1."):
+        raise h11.RemoteProtocolError("no HTTP/1", error_status_hint=505)
 
 
 class _Answer:
@@ -246,6 +301,46 @@ def _decoded(raw_path: bytes) -> str:
     return unquote(raw_path.decode("latin-1")) if b"%" in raw_path else raw_path.decode("latin-1")
 
 
+class _Kept:
+    """The bytes of bodies and answers that a port keeps for its connections."""
+
+    def __init__(self, connections: dict[_Connection, None]) -> None:
+        self._connections = connections
+        self._bytes = 0
+
+    def add(self, connection: _Connection, count: int) -> None:
+        """Keep so many bytes more for a connection; that may end it, or others."""
+        if not connection.kept_bytes:
+            connection.kept_since_s = trio.current_time()
+        connection.kept_bytes += count
+        self._bytes += count
+        while self._bytes > MOST_KEPT_BYTES:
+            ended = self._longest_of_most()
+            self.forget(ended)
+            self._connections.pop(ended, None)
+            ended.end()
+
+    def give_back(self, connection: _Connection, count: int) -> None:
+        """Keep so many bytes less, or none for a connection that was ended meanwhile."""
+        count = min(count, connection.kept_bytes)
+        connection.kept_bytes -= count
+        self._bytes -= count
+        assert self._bytes >= 0, "what is given back was kept"
+
+    def forget(self, connection: _Connection) -> None:
+        """Keep nothing of a connection."""
+        self.give_back(connection, connection.kept_bytes)
+
+    def _longest_of_most(self) -> _Connection:
+        """The connection for which something is kept longest, of the address with most bytes."""
+        counts: Counter[str] = Counter()
+        for one in self._connections:
+            counts[one.host] += one.kept_bytes
+        [(host, _)] = counts.most_common(1)
+        keeping = [one for one in self._connections if one.host == host and one.kept_bytes]
+        return min(keeping, key=lambda one: one.kept_since_s)
+
+
 class Connections:
     """Serves ``app`` on a bound socket; the caller runs ``serve`` in the thread of the port.
 
@@ -264,6 +359,7 @@ class Connections:
         self._tls = tls
         self._max_connections = max_connections
         self._connections: dict[_Connection, None] = {}  # the oldest one first
+        self._kept = _Kept(self._connections)
         self._begun = trio.Event()
         """Set when the first connection has begun since there was none."""
         self._stopping = trio.Event()
@@ -311,7 +407,7 @@ class Connections:
         if len(self._connections) >= self._max_connections and not self._make_room():
             await accepted.aclose()
             return
-        connection = _Connection(accepted, host, self._app, self._tls)
+        connection = _Connection(accepted, host, self._app, self._tls, self._kept)
         self._connections[connection] = None
         self._begun.set()
         try:
@@ -321,6 +417,7 @@ class Connections:
         except Exception as bug:
             log.error("bug in an HTTP connection", exc_info=bug)
         finally:
+            self._kept.forget(connection)
             self._connections.pop(connection, None)
             if not self._connections:
                 self._begun = trio.Event()
@@ -333,7 +430,7 @@ class Connections:
         counts = Counter(one.host for one in self._connections)
         most = max(counts.values())
         crowded = [one for one in self._connections if counts[one.host] == most]
-        ended = next((one for one in crowded if one.is_idle), None)
+        ended = next((one for one in crowded if one.awaits_client), None)
         if ended is None and most > 1:
             ended = crowded[0]
         if ended is None:

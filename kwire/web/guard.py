@@ -83,9 +83,9 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
-                has_begun = True
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
             await send(message)
+            has_begun = True  # a head that is no HTTP has raised, and another one may follow
 
         refusal = self._refusal(scope)
         if refusal is None:
@@ -105,7 +105,7 @@ class Guard:
         except TooLong:
             return _too_long(self._max_body_bytes)
         except Exception as error:
-            log.error("bug in the HTTP port, %s", scope["path"], exc_info=error)
+            log.error("bug in the HTTP port, %s", ascii(scope["path"])[1:-1], exc_info=error)
             return _text(500, "a bug in kwire; the broker's log has it")
         return None
 

@@ -6,17 +6,18 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from kwire.web import connections
 from kwire.web.connections import Connections
-from kwire.web.guard import App, Receive, Scope, Send
+from kwire.web.guard import App, Guard, Receive, Scope, Send
 from kwire.web.port_thread import bind
 
 
 @asynccontextmanager
-async def served(app: App) -> AsyncIterator[tuple[str, int]]:
+async def served(app: App, most: int = 8) -> AsyncIterator[tuple[str, int]]:
     """The address at which an application is served."""
     bound, stop = bind(("127.0.0.1", 0), "a test", "--test"), trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Connections(app, bound, 8).serve, stop)
+        nursery.start_soon(Connections(app, bound, most).serve, stop)
         yield bound.getsockname()[:2]
         stop.set()
 
@@ -91,6 +92,7 @@ async def test_an_old_client_gets_one_answer() -> None:
         b"GET / HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: h\r\nx: \x00\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n" + CHUNKED.partition(b"h\r\n")[2],
     ],
 )
 async def test_what_is_no_http_gets_one_error(wrong: bytes) -> None:
@@ -137,3 +139,126 @@ async def test_an_application_that_says_nothing_ends_the_connection(
         assert await said_until(stream, b"never") == b""
         await stream.aclose()
     assert "no whole answer to GET /silent" in caplog.text
+
+
+async def test_a_version_that_is_not_spoken_is_refused() -> None:
+    """And the connection ends."""
+    async with served(echo) as address:
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(b"GET / HTTP/3.0\r\nHost: h\r\n\r\n")
+        assert (await said_until(stream, b"never")).startswith(b"HTTP/1.1 505 ")
+        await stream.aclose()
+
+
+LONG = bytes(40 << 20)
+"""An answer that fits into no buffer of a socket."""
+
+
+async def long_answer(send: Send) -> None:
+    """Send it."""
+    headers = [(b"content-length", str(len(LONG)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": LONG})
+
+
+async def read_all(stream: trio.SocketStream) -> int:
+    """How many bytes the server sends before it closes the connection."""
+    size = 0
+    with trio.fail_after(20):
+        try:
+            while received := await stream.receive_some():
+                size += len(received)
+        except trio.BrokenResourceError:
+            pass
+    return size
+
+
+async def test_nothing_follows_a_part_of_an_answer() -> None:
+    """The next answer would be taken for the rest of the one that was given up."""
+    given_up = trio.CancelScope()
+
+    async def interrupted(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/next":
+            await echo(scope, receive, send)
+        with given_up:
+            await long_answer(send)
+
+    async with served(interrupted) as address:
+        stream = await trio.open_tcp_stream(*address)
+        get = b"GET /%s HTTP/1.1\r\nHost: h\r\n\r\n"
+        await stream.send_all(get % b"long" + get % b"next")
+        said = bytes(await stream.receive_some())
+        given_up.cancel()
+        said += await said_until(stream, b"GET /next ")
+        assert (said.count(b"HTTP/1.1 "), len(said) < len(LONG)) == (1, True)
+        await stream.aclose()
+
+
+async def test_answers_that_nobody_reads_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer that waits longest is given up, of the address that has most of them."""
+    monkeypatch.setattr(connections, "MOST_KEPT_BYTES", len(LONG) * 5 // 2)
+    begun = []
+
+    async def long(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.append(scope["path"])
+        await long_answer(send)
+
+    async with served(long) as address:
+        streams = [await trio.open_tcp_stream(*address, local_address="127.0.0.2")]
+        streams += [await trio.open_tcp_stream(*address) for _ in range(3)]
+        for stream in streams:
+            await stream.send_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+        read = [await read_all(stream) for stream in streams]
+        assert [size > len(LONG) - 100_000 for size in read] == [True, False, False, True]
+        for stream in streams:
+            await stream.aclose()
+
+
+async def test_a_body_of_small_chunks_lets_others_have_their_turn() -> None:
+    """Ten thousand of them come in one packet."""
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with served(echo) as address, trio.open_nursery() as nursery:
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(CHUNKED[: CHUNKED.index(b"3\r\n")])
+        await stream.send_all(b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
+        nursery.start_soon(count_turns)
+        assert b" 200 " in await said_until(stream, b"x" * 10_000)
+        assert turns > 10_000 // connections.CHUNKS_A_STEP // 2
+        nursery.cancel_scope.cancel()
+        await stream.aclose()
+
+
+async def test_connections_that_wait_for_their_clients_make_room() -> None:
+    """Though each address has only one, and its request has begun."""
+    async with served(echo, most=3) as address:
+        held = []
+        for number in range(2, 7):
+            held.append(await trio.open_tcp_stream(*address, local_address=f"127.0.0.{number}"))
+            await held[-1].send_all(CHUNKED[:-5])
+        last = await trio.open_tcp_stream(*address)
+        await last.send_all(b"GET /last HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert b" 200 " in await said_until(last, b"GET /last ")
+        for stream in [*held, last]:
+            await stream.aclose()
+
+
+async def test_a_head_that_is_no_http_is_an_error_of_the_application() -> None:
+    """The client is told so."""
+
+    async def wrong(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"location", b"a\r\nb: c")]
+        await send({"type": "http.response.start", "status": 303, "headers": headers})
+
+    async with served(Guard(wrong, ["h"])) as address:
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await said_until(stream, b"never")).startswith(b"HTTP/1.1 500 ")
+        await stream.aclose()
