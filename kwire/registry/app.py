@@ -10,15 +10,17 @@ Rules:
   no page can make a browser change anything here.
 - Lists are cut at ``MOST_LISTED``, and those of whole schemas at ``MOST_SCHEMAS``; ``offset`` and
   ``limit`` give the rest.
+- A list of whole schemas is made piece by piece, while its client reads it: the memory has no whole
+  one, and making a piece holds up nobody.
 
 Source: the API reference of Confluent's registry, and its resources (SubjectsResource, …).
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from kwire.budget.slices import Slices
@@ -54,6 +56,7 @@ nothing else would hold up everybody while it is read."""
 MOST_LISTED = 20_000
 MOST_SCHEMAS = 1_000
 MOST_ANSWER_CHARS = 16 << 20
+PIECE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,12 @@ CLIENT = "kwire.client"
 
 class Text(str):
     """An answer that stands as it is, not as a text of JSON."""
+
+
+class Bodies(NamedTuple):
+    """A list that is answered piece by piece."""
+
+    bodies: Iterable[Body]
 
 
 def _integer(query: Mapping[str, str], name: str, default: int) -> int:
@@ -253,7 +262,7 @@ async def _schemas(registry: Registry, ask: Ask) -> Answer:
     if sum(len(value.schema.text) for value in values) > MOST_ANSWER_CHARS:
         text = f"more than {MOST_ANSWER_CHARS >> 20} MB; ask for fewer with limit or subjectPrefix"
         raise Refused(422, text)
-    return [reading.version_body(value) for value in values]
+    return Bodies(map(reading.version_body, values))
 
 
 async def _contexts(registry: Registry, ask: Ask) -> Answer:
@@ -475,14 +484,16 @@ class RegistryApp:
             answer = await self._answer(scope, receive)
         except Refused as error:
             status, answer = error.status, {"error_code": error.code, "message": error.message}
-        text = answer if isinstance(answer, Text) else _JSON.encode(answer)
-        content = text.encode(errors="replace")  # another registry may have stored half a character
         accepted = _header(scope, b"accept")
         media_type = next((one for one in TYPES if one in accepted), V1_JSON)
-        headers = [
-            (b"content-length", str(len(content)).encode()),
-            (b"content-type", media_type.encode()),
-        ]
+        headers = [(b"content-type", media_type.encode())]
+        if isinstance(answer, Bodies):
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await _send_pieces(answer.bodies, send)
+            return
+        text = answer if isinstance(answer, Text) else _JSON.encode(answer)
+        content = text.encode(errors="replace")  # another registry may have stored half a character
+        headers.append((b"content-length", str(len(content)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
@@ -501,6 +512,18 @@ class RegistryApp:
         ask = Ask(named, _query(scope), body, context, client, self._rights)
         await check(self._registry, ask)
         return await handler(self._registry, ask)
+
+
+async def _send_pieces(bodies: Iterable[Body], send: Send) -> None:
+    piece = bytearray(b"[")
+    separator = b""
+    for body in bodies:
+        piece += separator + _JSON.encode(body).encode()
+        separator = b","
+        if len(piece) >= PIECE_BYTES:
+            await send({"type": "http.response.body", "body": bytes(piece), "more_body": True})
+            piece.clear()
+    await send({"type": "http.response.body", "body": bytes(piece) + b"]"})
 
 
 def _header(scope: Scope, name: bytes) -> str:

@@ -4,18 +4,20 @@ Rules:
 
 - There are at most ``max_connections``. For a new one beyond that, a connection of the
   address that has most of them is closed: the oldest one that waits for its client, be it for a
-  part of a request or to read an answer, or else the oldest. So nobody can keep out the probes of ``/healthz``, not even from their own
-  address: a probe is answered long before its connection is the oldest. (A reserve for probes
-  doesn't help, because what a connection is for is known only after its request.) Addresses with
-  one connection each keep it while kwire makes an answer; only then is a new connection refused.
+  part of a request or to read an answer, or else the oldest. So nobody can keep out the probes of
+  ``/healthz``, not even from their own address: a probe is answered long before its connection is
+  the oldest. (A reserve for probes doesn't help, because what a connection is for is known only
+  after its request.) Addresses with one connection each keep it while kwire makes an answer; only
+  then is a new connection refused.
 - A client has ``IDLE_S`` for the handshake of TLS and for the head of its request, and ``SEND_S``
   to read a piece of an answer.
   A connection lasts ``LIFE_S`` at most; browsers and Prometheus then connect again.
 - A head has at most ``HEAD_BYTES``. Whoever names a body's length and sends it in chunks as well,
   is refused: a proxy may believe the one, and take a part of the body for a request.
 - The bodies and answers that the port keeps, because a client is slow, have ``MOST_KEPT_BYTES``
-  together. Beyond that, a connection of the address of which most is kept is ended: the one for
-  which something is kept longest. A few bytes ask for megabytes, and nobody has to read them.
+  together, beside the longest of them. Beyond that, a connection of the address of which most is
+  kept is ended: the one for which something is kept longest. A few bytes ask for megabytes, and
+  nobody has to read them.
 - Of a body that comes in small chunks, ``CHUNKS_A_STEP`` are read before others have their turn.
 - A connection is one task: it reads a request, runs the application, and sends the answer. Requests
   that a client sends ahead wait. If the client leaves during an answer, the answer is given up.
@@ -53,7 +55,7 @@ REST_S = 1.0
 """How long a client may send the rest of a body after its answer."""
 HEAD_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
-MOST_KEPT_BYTES = 64 << 20
+MOST_KEPT_BYTES = 32 << 20
 CHUNKS_A_STEP = 16
 
 TLS = "kwire.tls"
@@ -314,7 +316,7 @@ class _Kept:
             connection.kept_since_s = trio.current_time()
         connection.kept_bytes += count
         self._bytes += count
-        while self._bytes > MOST_KEPT_BYTES:
+        while self._bytes > MOST_KEPT_BYTES and self._bytes - self._longest > MOST_KEPT_BYTES:
             ended = self._longest_of_most()
             self.forget(ended)
             self._connections.pop(ended, None)
@@ -330,6 +332,10 @@ class _Kept:
     def forget(self, connection: _Connection) -> None:
         """Keep nothing of a connection."""
         self.give_back(connection, connection.kept_bytes)
+
+    @property
+    def _longest(self) -> int:
+        return max((one.kept_bytes for one in self._connections), default=0)
 
     def _longest_of_most(self) -> _Connection:
         """The connection for which something is kept longest, of the address with most bytes."""

@@ -256,3 +256,17 @@ def test_hostile_schemas_end_in_an_error(http: httpx.Client) -> None:
         )
     assert answer.json()["error_code"] == 42201
     assert len(http.get("/subjects").json()) > 20
+
+
+def test_a_list_of_long_schemas_comes_in_pieces(
+    client: SchemaRegistryClient, http: httpx.Client
+) -> None:
+    """Which are made while the client reads: the memory has no whole list."""
+    for number in range(5):
+        client.register_schema(f"s{number}", Schema(record("a", doc=str(number) * 40_000), "AVRO"))
+    with http.stream("GET", "/schemas") as answer:
+        assert "content-length" not in answer.headers
+        listed = json.loads(b"".join(answer.iter_bytes()))
+    assert [json.loads(one["schema"])["doc"][:2] for one in listed] == [
+        *("00", "11", "22", "33", "44")
+    ]

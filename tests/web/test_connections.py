@@ -196,7 +196,7 @@ async def test_nothing_follows_a_part_of_an_answer() -> None:
 
 async def test_answers_that_nobody_reads_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer that waits longest is given up, of the address that has most of them."""
-    monkeypatch.setattr(connections, "MOST_KEPT_BYTES", len(LONG) * 5 // 2)
+    monkeypatch.setattr(connections, "MOST_KEPT_BYTES", len(LONG) * 3 // 2)
     begun = []
 
     async def long(scope: Scope, receive: Receive, send: Send) -> None:
