@@ -2,8 +2,9 @@
 
 A part is a target of the Makefile. It says how many cores it keeps busy, so that parts run side by
 side where the machine has cores for them: one that mostly waits for other programs keeps less than
-one busy. What two parts would both install is installed before, by
-what ``test`` needs in the Makefile, or under a lock (``compat_tests.java_tools``).
+half of one busy, and has room beside unit tests, which wait now and then. What two parts would both
+install is installed before, by what ``test`` needs in the Makefile, or under a lock
+(``compat_tests.java_tools``).
 
 ``measured.json`` has the times. ``python -m tests.parts --measured`` writes it from the last run.
 That and ``make docs`` renew the table of parts in docs/CONTRIBUTING-TESTS.md.
@@ -31,18 +32,18 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("check", "format, lint, types, structure, unit tests", 2),
-    Part("newest-python", "unit tests on another CPython", 2, "150 MB, test tools"),
-    Part("processes", "tests that start other programs", 2),
+    Part("check", "format, lint, types, structure, unit tests", 1.6),
+    Part("newest-python", "unit tests on another CPython", 1.4, "150 MB, test tools"),
+    Part("processes", "tests that start other programs", 1.6),
     Part("worst-cases", "hostile clients, the largest requests, a long life", 2),
     Part("short-fuzz", "property tests with new examples", 2),
     Part("short-simulation", "clusters in virtual time under faults, seeded bugs", 2),
     Part("compat", "stock clients and Kafka's Java tools", 0.6, "160 MB, Java tools"),
     Part("short-compat-secured", "stock clients with TLS, a login, an authorizer", 0.6),
-    Part("compat-cluster", "groups, transactions, Streams on three brokers", 0.8),
-    Part("spark-stock", "PySpark with its published connector", 1.4, "700 MB, PySpark and Java"),
-    Part("spark-new", "what depends on PySpark's version, with the newest", 0.6, "500 MB, PySpark"),
-    Part("browser", "the page in Chromium", 0.6, "150 MB, Chromium, in CI"),
+    Part("compat-cluster", "groups, transactions, Streams on three brokers", 0.4),
+    Part("spark-stock", "PySpark with its published connector", 1.2, "700 MB, PySpark and Java"),
+    Part("spark-new", "what depends on PySpark's version, with the newest", 0.4, "500 MB, PySpark"),
+    Part("browser", "the page in Chromium", 0.4, "150 MB, Chromium, in CI"),
     Part("site", "pages of the documentation, without dead links", 0.8, "70 MB, MkDocs"),
 )
 
