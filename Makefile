@@ -37,6 +37,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # QUIET= names each file of tests while it is run.
 QUIET := -q
 UNIT := tests -m "not processes and not worst_cases" --ignore tests/simulation
+# Tests of how the sources are written, which no other Python reads differently.
+SOURCES := $(addprefix --ignore=tests/test_,asserts.py clock_uses.py imports.py private_attributes.py spelling.py tidy.py what_runs.py)
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 # Two sessions of Spark side by side: each waits a quarter of its time. A file has one of them.
@@ -74,7 +76,7 @@ run: $(VENV)/.run ## serve on 127.0.0.1:9092 with data in ./kwire-data, and a pa
 test: $(VENV)/.test bring-etcd ## every test, side by side where there are cores for it, and tables of what ran (PARTS="check compat": only these; CORES=1: one after the other)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS) $(if $(CORES),--cores $(CORES))
 
-check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in a bit more than a minute on two cores
+check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in up to two minutes on two cores
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
@@ -85,14 +87,14 @@ check: $(VENV)/.test ## format, lint, types, structure and unit tests but for th
 processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
 	$(BIN)/pytest $(QUIET) tests -m "processes and not worst_cases" $(PARALLEL) $(ARGS)
 
-newest-python: $(VENV)/.test ## unit tests of `make check` on the newest CPython of this machine, in .venv-3.… (NEWEST=/path/to/python3)
+newest-python: $(VENV)/.test ## unit tests of `make check` on the newest CPython of this machine, in .venv-3.…, but for those of how the sources are written (NEWEST=/path/to/python3)
 	@version=$$($(NEWEST) -c '$(WHICH_MINOR)') || exit 1; own=.venv-$$version; \
 	[ "$$($(NEWEST) -c '$(WHICH_PYTHON)')" = "$$($$own/bin/python -c '$(WHICH_PYTHON)' 2>/dev/null)" ] || rm -rf $$own
 	@version=$$($(NEWEST) -c '$(WHICH_MINOR)') || exit 1; \
 	if [ $$version = $$($(BIN)/python -c '$(WHICH_MINOR)') ]; then \
 		echo "the newest CPython here is $$version, on which make check runs the unit tests"; \
 	else own=.venv-$$version; \
-		$(MAKE) --no-print-directory VENV=$$own PYTHON=$(NEWEST) unit ARGS='$(UNIT) $(PARALLEL) $(ARGS)'; fi
+		$(MAKE) --no-print-directory VENV=$$own PYTHON=$(NEWEST) unit ARGS='$(UNIT) $(SOURCES) $(PARALLEL) $(ARGS)'; fi
 
 worst-cases: $(VENV)/.test ## the worst that clients can do: hostile clients, the largest requests, a long life
 	$(BIN)/pytest $(QUIET) tests -m worst_cases $(PARALLEL) $(ARGS)

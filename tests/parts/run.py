@@ -23,7 +23,14 @@ from rich.console import Console
 
 from tests.parts.parts import Measured, Part, duration, longest_first, next_part, usual
 from tests.parts.running import Result, Running
-from tests.parts.tables import failures, plan, slowest_table, summary, write_results
+from tests.parts.tables import (
+    failures,
+    plan,
+    slowest_files_table,
+    slowest_table,
+    summary,
+    write_results,
+)
 
 RESULTS = "results.json"
 PATIENCE_S = 20
@@ -107,6 +114,7 @@ class Run:
         results = [*self._results, *self._interrupted]
         write_results(self._logs / RESULTS, self._results, seconds, self._cores)
         self._console.print(slowest_table(results))
+        self._console.print(slowest_files_table(results))
         for line in failures(self._results):
             self._console.print(line, soft_wrap=True)
         self._console.print(summary(self._results, self._interrupted, self._waiting, seconds))

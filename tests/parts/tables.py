@@ -1,9 +1,11 @@
-"""The tables of ``make test``: what it will do, what ran, and the slowest tests."""
+"""The tables of ``make test``: what it will do, what ran, and the slowest tests and files."""
 
 import heapq
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +26,8 @@ from tests.parts.running import Result
 
 SLOWEST = 30
 """So many tests are in the table of the slowest."""
+SLOWEST_FILES = 15
+"""And so many files of tests in theirs."""
 
 
 def plan(parts: Sequence[Part], measured: Measured) -> Table:
@@ -86,6 +90,37 @@ def slowest_table(results: Sequence[Result]) -> Table:
     return table
 
 
+class FileOfTests(NamedTuple):
+    """A file of tests as a part has run it: its number of tests, and the seconds of all."""
+
+    part: str
+    file: str
+    tests: int
+    seconds: float
+
+
+def slowest_files(results: Sequence[Result]) -> list[FileOfTests]:
+    """The files whose tests took longest together, over all parts."""
+    found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for result in results:
+        for noted in result.tests:
+            found[result.part.target, noted.test.partition("::")[0]].append(noted.seconds)
+    files = (FileOfTests(*where, len(each), sum(each)) for where, each in found.items())
+    return heapq.nlargest(SLOWEST_FILES, files, key=lambda file: file.seconds)
+
+
+def slowest_files_table(results: Sequence[Result]) -> Table:
+    """Those files: many small tests that each grew are seen here first."""
+    table = Table(title=f"the {SLOWEST_FILES} slowest files of tests", title_justify="left")
+    table.add_column("part", overflow="fold")
+    table.add_column("file", overflow="fold")
+    table.add_column("tests", justify="right", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    for one in slowest_files(results):
+        table.add_row(one.part, Text(one.file), str(one.tests), duration(one.seconds))
+    return table
+
+
 def failures(results: Sequence[Result]) -> Iterator[Text]:
     """The tests that failed, and for each part that did the file with what it printed."""
     for result in results:
@@ -111,6 +146,7 @@ def write_results(path: Path, results: Sequence[Result], seconds: float, cores: 
             for result in results
         },
         "slowest": [{"part": part.target, **noted._asdict()} for part, noted in slowest(results)],
+        "slowest_files": [one._asdict() for one in slowest_files(results)],
     }
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -133,3 +133,21 @@ def test_the_slowest_tests_of_all_parts_are_shown(tmp_path: Path) -> None:
         "seconds": 19.5,
     }
     assert results["parts"]["one"]["passed"] == 20
+
+
+def test_the_slowest_files_of_all_parts_are_shown(tmp_path: Path) -> None:
+    """By the sum of their tests; a file that two parts run is two."""
+    note = "for n in range({}): note(f'a/test_{}.py::test[{{n}}]', seconds={})"
+    commands = {
+        "one": script(note.format(100, "many", 0.5) + "\n" + note.format(1, "few", 9)),
+        "two": script(note.format(20, "many", 0.5)),
+    }
+    _, printed = run_tiny(tmp_path, [ONE, TWO], commands)
+    files = re.findall(r"^│ (\w+) +│ (a/\S+) +│ +(\d+) │ +(\d+ s) │$", printed, re.MULTILINE)
+    assert files == [
+        ("one", "a/test_many.py", "100", "50 s"),
+        ("two", "a/test_many.py", "20", "10 s"),
+        ("one", "a/test_few.py", "1", "9 s"),
+    ]
+    [first, *_] = json.loads((tmp_path / RESULTS).read_text())["slowest_files"]
+    assert first == {"part": "one", "file": "a/test_many.py", "tests": 100, "seconds": 50.0}
