@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from confluent_kafka import Producer
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from browser_tests import data
 from browser_tests.surroundings import TOKEN, Site
@@ -30,6 +30,7 @@ VIEWS = {
     "records in a frame": ("/records?topic=payments", "schema 42"),
     "records by their schema": ("/records?topic=shipments", "Avro shop.Shipment, schema 1"),
     "one record by its schema": ("/records?topic=shipments&partition=0&offset=3&count=1", "Porto"),
+    "records found by their schema": ("/records?topic=shipments&where=city = Porto", "6 found in"),
     "records with markup": ("/records?topic=hostile", "<script>"),
     "records of all partitions": ("/records?topic=orders", "all 3 partitions"),
     "records by a field": ("/records?topic=orders&where=city = Porto", "Porto"),
@@ -176,6 +177,26 @@ def test_the_newest_records_are_followed(browser: Browser, small: Site) -> None:
         producer.produce("audit", value="just now")
         producer.flush(30)
         expect(page.locator("[data-live]")).to_contain_text("just now", timeout=30_000)
+
+
+def test_values_whose_schemas_come_later(browser: Browser, small: Site) -> None:
+    """The page shows bytes at once, and asks again by itself."""
+    with opened(browser) as page:
+        asked: list[str] = []
+
+        def answer(route: Route) -> None:
+            asked.append(route.request.url)
+            response = route.fetch()
+            text, late = response.text(), "<div data-live data-again><p>the registry is late</p>"
+            body = text.replace("<div data-live>", late) if len(asked) == 1 else text
+            route.fulfill(response=response, body=body)
+
+        page.route("**/records?*", answer)
+        page.goto(f"{small.url}/records?topic=shipments")
+        expect(page.get_by_text("the registry is late")).to_be_visible()
+        expect(page.get_by_text("the registry is late")).to_have_count(0, timeout=30_000)
+        expect(page.locator("tbody tr")).to_have_count(30)
+        assert len(asked) == 2
 
 
 def test_a_queue_is_followed(browser: Browser, small: Site) -> None:

@@ -99,7 +99,20 @@ class ReadableValues:
                 self._failed.pop(number, None)
 
     def decoded(self, value: bytes) -> Decoded:
-        """A value with its header; Undecodable."""
+        """A value with its header as text; Undecodable."""
+
+        def as_text(kind: str, found: Any) -> Decoded:
+            kind = kind if len(kind) <= MAX_KIND else f"{kind[:MAX_KIND]}…"
+            return Decoded(_sendable(kind), _text(found))
+
+        return self._read(value, as_text)
+
+    def document(self, value: bytes) -> Any:
+        """A value with its header as what JSON has; Undecodable."""
+        return self._read(value, lambda _, found: found)
+
+    def _read(self, value: bytes, use: Callable[[str, Any], T]) -> T:
+        """What ``use`` makes of a value's type and of the value; Undecodable."""
         if len(value) > MAX_VALUE_BYTES:
             raise Undecodable(f"it has more than {MAX_VALUE_BYTES:,} bytes")
         number = schema_id(value)
@@ -108,9 +121,7 @@ class ReadableValues:
             failed = self._failed.get(number) or NotYet("it hasn't answered yet; ask again")
             raise failed.with_traceback(None)  # or it would get longer each time
         try:
-            kind, found = read(value)
-            kind = kind if len(kind) <= MAX_KIND else f"{kind[:MAX_KIND]}…"
-            return Decoded(_sendable(kind), _text(found))
+            return use(*read(value))
         except WrongSchema as error:
             raise Undecodable(f"its schema, id {number}: {error}") from error
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:

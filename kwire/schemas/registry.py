@@ -11,6 +11,7 @@ Rules:
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -122,6 +123,12 @@ class RegisteredSchema:
     text: str
     references: tuple[Reference, ...] = ()
     version: int = 0
+
+
+def load_client() -> None:
+    """Import the packages that ask a registry, if they are there: that takes up to a second."""
+    with suppress(ImportError):
+        import_module("confluent_kafka.schema_registry")
 
 
 class Registry:

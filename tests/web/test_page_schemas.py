@@ -143,10 +143,52 @@ async def test_a_registry_that_hangs_stalls_nobody(
         async with http_server(tmp_path, {SETTING: url}) as (running, http):
             await running.topic("orders")
             await produce(await running.connect(), "orders", [(None, header(1) + PORTO, ())])
-            for _ in range(2):  # the second one waits for the thread of the first
+            for _ in range(2):  # while the first one's thread asks, the second one doesn't wait
                 text = await text_of(http)
                 assert "registry: it hasn&#39;t answered yet; ask again" in text
+                assert "<div data-live data-again>" in text  # the script asks again
+                monkeypatch.setattr(schemas, "WAIT_S", 600.0)
             assert await running.end_offset("orders") == 1
+
+
+async def test_a_search_reads_values_by_their_schema(
+    tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    """Their texts and their fields, also with the first question that needs a schema."""
+    start = header(registry.register("orders-value", ORDER))
+    key = header(registry.register("orders-key", '"string"')) + b"\x06abc"
+    items: list[Item] = [
+        (key, start + PORTO, ()),
+        (None, start + b"\x10\x08Oslo", ()),
+        (None, b'{"id": 7, "city": "Bern"}', ()),
+        (None, start + b"\x0e", ()),
+    ]
+    async with http_server(tmp_path, {SETTING: registry.url}) as (running, http):
+        await running.topic("orders")
+        await produce(await running.connect(), "orders", items)
+        for query, found in (
+            ("where=city = Porto", 1),
+            ("where=id = 7", 2),
+            ("where=id >= 7", 3),
+            ('search="CITY": "oslo"', 1),
+            ('search="city"&in=value', 3),
+            ("search=%22abc%22&in=key", 1),
+            ("where=city = Porto&format=text", 0),
+        ):
+            text = await text_of(http, query)
+            assert f"{found} found in" in text, query
+            assert "Values without their schema" not in text
+
+
+async def test_a_search_says_what_it_could_not_read(
+    tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    """Values whose schemas the registry doesn't give are searched as bytes."""
+    items: list[Item] = [(None, header(99) + PORTO, ()), (None, b"Porto", ())]
+    text = await page(tmp_path, {SETTING: registry.url}, items, "search=lisboa")
+    assert "0 found in" in text
+    assert "some were searched as bytes only, because their schema is missing" in text
+    assert "data-again" not in text  # to search anew is the user's to decide
 
 
 async def test_a_login_and_a_message_without_packages(

@@ -2,14 +2,15 @@
 
 A condition is ``FIELD OPERATOR VALUE``, as in ``customer.city = Porto``, ``items.0.price >= 9.5``
 or ``items.*.sku ~ A-``. ``*`` stands for any item, ``~`` for "contains"; ``and`` joins conditions.
-A record without the field doesn't match.
+A record without the field doesn't match. What is in a registry's framing is searched as its schema
+says, too.
 """
 
 import json
 import operator
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kwire.record.records import Record
 from kwire.web.page.site import PageError
@@ -98,12 +99,23 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+class BySchema(Protocol):
+    """Decodes keys and values by the schemas of a registry."""
+
+    def document(self, content: bytes) -> Any:
+        """What JSON has; None if it can't be read so."""
+
+    def text(self, content: bytes) -> bytes:
+        """The same as text; empty if it can't be read so."""
+
+
 class Matcher(NamedTuple):
     """A search: a text in small letters, where to look for it, and conditions."""
 
     text: bytes
     place: str
     conditions: tuple[Condition, ...]
+    by_schema: BySchema | None = None
 
     def keeps(self, record: Record) -> bool:
         """Whether a record has the text, and fulfils the conditions."""
@@ -111,7 +123,7 @@ class Matcher(NamedTuple):
             return False
         if not self.conditions:
             return True
-        document = _document(record.value)
+        document = self._document(record.value)
         try:
             return document is not None and all(one.holds(document) for one in self.conditions)
         except RecursionError:  # so deep that JSON can read it, and can't write it
@@ -119,13 +131,22 @@ class Matcher(NamedTuple):
 
     def _parts(self, record: Record) -> Iterator[bytes]:
         """What is searched; a header as ``name=value``."""
-        if self.place in ("anywhere", "key") and record.key:
-            yield record.key
-        if self.place in ("anywhere", "value") and record.value:
-            yield record.value
+        keys_and_values = [
+            content
+            for place, content in (("key", record.key), ("value", record.value))
+            if content and self.place in ("anywhere", place)
+        ]
+        yield from keys_and_values
         if self.place in ("anywhere", "headers"):
             for name, value in record.headers:
                 yield name.encode(errors="replace") + b"=" + (value or b"")
+        if self.by_schema is not None:
+            yield from map(self.by_schema.text, keys_and_values)
+
+    def _document(self, value: bytes | None) -> object:
+        """A value's JSON, or what its schema makes of it; None if it is something else."""
+        found = self.by_schema.document(value) if value and self.by_schema is not None else None
+        return _document(value) if found is None else found
 
 
 def _document(value: bytes | None) -> object:

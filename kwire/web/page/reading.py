@@ -489,7 +489,10 @@ class _Window:
         return batch.next_offset
 
     def _keeps(self, record: Record) -> bool:
-        return self._wanted.keeps is None or self._wanted.keeps(record)
+        if self._wanted.keeps is None:
+            return True
+        self._budget.check_time()  # to read a value by its schema takes its time
+        return self._wanted.keeps(record)
 
     def _row(self, batch: RecordBatch, record: Record) -> Row:
         row, most_bytes = _row(self._index, batch, record, self._wanted.most_bytes), MAX_VALUE_BYTES

@@ -19,6 +19,7 @@ from kwire.web.page.matching import MAX_TEXT, PLACES, Matcher, conditions_of
 from kwire.web.page.paging import whole
 from kwire.web.page.reading import Found, Part, Places, Row, Wanted
 from kwire.web.page.record_text import FORMATS, BySchema, Shown, frame_of, shown
+from kwire.web.page.schemas import SearchedValues
 from kwire.web.page.site import PageError, Site
 
 COUNTS = (1, 20, 50, 100)
@@ -27,6 +28,7 @@ PAGE_BYTES = 256 * 1024
 MIN_RECORD_BYTES = 2 * 1024
 MAX_REST = 6000
 MAX_PROBLEMS = 3
+SEARCHED_AS_BYTES = "some were searched as bytes only, because their schema is missing"
 WITH_SCHEMAS = ("auto", "confluent")
 """The formats in which a value is read by its schema."""
 
@@ -87,9 +89,14 @@ def routes(site: Site) -> list[Route]:
             places = await site.broker_calls.run(
                 reading.places_of, question.topic, question.partition, tuple(question.rest)
             )
-            wanted, problem = await _wanted(site, question, places)
+            searched = _searched(site, question)
+            wanted, problem = await _wanted(site, question, places, searched)
             found = await reading.read(site.broker_calls, wanted, places)
+            if searched is not None and await searched.knows_more():
+                found = await reading.read(site.broker_calls, wanted, places)
             rows, schema_problems = await _all_shown(site, found.rows, wanted, question.form)
+            if searched is not None and searched.lacking:
+                schema_problems.append(SEARCHED_AS_BYTES)
             return site.render(
                 request,
                 "records.html",
@@ -145,7 +152,16 @@ def _rest(text: str) -> dict[int, int]:
     return rest
 
 
-async def _wanted(site: Site, question: Question, places: Places) -> tuple[Wanted, str]:
+def _searched(site: Site, question: Question) -> SearchedValues | None:
+    """What decodes the values of a search, None if nothing does."""
+    if site.schemas is None or not question.is_search or question.form not in WITH_SCHEMAS:
+        return None
+    return site.schemas.searched()
+
+
+async def _wanted(
+    site: Site, question: Question, places: Places, searched: SearchedValues | None
+) -> tuple[Wanted, str]:
     """What to read, and a note about it; PageError, KafkaError."""
     is_newest_first = question.order == "newest"
     starts, problem = dict(question.rest), ""
@@ -161,7 +177,8 @@ async def _wanted(site: Site, question: Question, places: Places) -> tuple[Wante
     keeps = None
     if question.is_search:
         conditions = conditions_of(question.where)
-        keeps = Matcher(question.text.lower().encode(), question.place, conditions).keeps
+        text = question.text.lower().encode()
+        keeps = Matcher(text, question.place, conditions, searched).keeps
     most_bytes = max(MIN_RECORD_BYTES, PAGE_BYTES // question.most)
     wanted = Wanted(
         question.topic,

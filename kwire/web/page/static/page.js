@@ -60,25 +60,39 @@ async function poll(part) {
 }
 
 // The newest records, and queues: while the box is ticked, the page's own HTML is asked for again.
-async function follow(box, part) {
+async function renew(part, isWanted) {
   const isUsed = part.querySelector("details[open]") || part.contains(document.activeElement);
-  if (box.checked && !document.hidden && !isUsed) {
-    try {
-      const answer = await fetch(location.href, { credentials: "same-origin" });
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const its = fresh.querySelector("[data-live]");
-      if (answer.ok && its && box.checked) part.replaceChildren(...its.childNodes);
-      showLocalTimes(part);
-    } catch {
-      // As above.
-    }
+  if (!isWanted() || document.hidden || isUsed) return;
+  try {
+    const answer = await fetch(location.href, { credentials: "same-origin" });
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const its = fresh.querySelector("[data-live]");
+    if (!answer.ok || !its || !isWanted()) return;
+    part.replaceChildren(...its.childNodes);
+    part.toggleAttribute("data-again", its.hasAttribute("data-again"));
+    showLocalTimes(part);
+  } catch {
+    // As above.
   }
+}
+
+async function follow(box, part) {
+  await renew(part, () => box.checked);
   setTimeout(follow, EVERY_MS, box, part);
+}
+
+// Values whose schemas come a moment later.
+async function renewAgain(part, left) {
+  await renew(part, () => part.hasAttribute("data-again"));
+  if (left > 0 && part.hasAttribute("data-again")) setTimeout(renewAgain, EVERY_MS, part, left - 1);
 }
 
 for (const part of document.querySelectorAll("[data-poll]")) setTimeout(poll, EVERY_MS, part);
 
 useLocalZone();
+
+const late = document.querySelector("[data-again]");
+if (late) setTimeout(renewAgain, EVERY_MS / 4, late, 3);
 
 const box = document.querySelector("[data-follow]");
 if (box) {
