@@ -8,10 +8,15 @@ import trio
 from kwire.cli.output import shown
 from kwire.client.cluster import Cluster
 from kwire.client.errors import ClientError, NotSupported
+from kwire.client.peer import Peer
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+)
+from kwire.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
 )
 from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -22,6 +27,7 @@ from kwire.protocol.messages.describe_quorum import (
 
 METADATA_TOPIC = "__cluster_metadata"
 FENCED_SINCE = 2
+CORDONED_SINCE = 5
 
 
 class BrokerView(NamedTuple):
@@ -33,6 +39,8 @@ class BrokerView(NamedTuple):
     """Why the broker doesn't reach the metadata, with its node id."""
     has_right: bool = True
     """Whether the user may ask about the metadata."""
+    cordoned: str = ""
+    """Which of its data directories get no new replicas, with its node id (KIP-1066)."""
 
 
 def quorum_request() -> DescribeQuorumRequest:
@@ -61,6 +69,13 @@ async def _view(cluster: Cluster, node: int) -> BrokerView:
         await peer.connected()
     except ClientError as error:
         return BrokerView(silence=str(error))
+    view = await _metadata_view(peer, node)
+    if view.loss or not view.has_right:
+        return view
+    return view._replace(cordoned=await _cordoned(peer, node))
+
+
+async def _metadata_view(peer: Peer, node: int) -> BrokerView:
     try:
         answer = await peer.ask(quorum_request(), DescribeQuorumResponse)
     except NotSupported:  # Apache Kafka with ZooKeeper
@@ -75,6 +90,23 @@ async def _view(cluster: Cluster, node: int) -> BrokerView:
     if code:
         return BrokerView(loss=f"broker {node}: {message or ErrorCode(code).name}")
     return BrokerView()
+
+
+async def _cordoned(peer: Peer, node: int) -> str:
+    """What a broker says of cordoned data directories; nothing without the right to ask."""
+    try:
+        _, newest = (await peer.served()).ranges.get(DescribeLogDirsRequest.API_KEY, (0, 0))
+        if newest < CORDONED_SINCE:  # before Kafka 4.3
+            return ""
+        answer = await peer.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+    except ClientError:
+        return ""
+    cordoned = [one.log_dir for one in answer.results if one.is_cordoned]
+    if not cordoned:
+        return ""
+    if len(cordoned) == len(answer.results):
+        return f"broker {node}, all its data directories"
+    return f"broker {node}, {' and '.join(cordoned)}"
 
 
 async def fenced_brokers(cluster: Cluster) -> list[str]:

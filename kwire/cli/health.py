@@ -31,6 +31,7 @@ _START_BROKERS = (
     "their logs name data directories that are offline, and partitions whose replicas are lost, "
     "and say what to do"
 )
+_END_CORDONS = "kwire configs unset broker ID cordoned.log.dirs ends it"
 _MORE_BROKERS = "start more brokers, or lower the setting of each broker and restart it"
 
 
@@ -55,7 +56,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "kwire's clusters: etcd), that every partition has a leader and all its replicas in sync, "
         "and that groups have a coordinator. The exit code is 1 if not, and 3 if that is not known "
         "because the user has no right to ask. While nobody has used transactions, it only notes "
-        "that there are too few brokers for their internal topic.",
+        "that there are too few brokers for their internal topic. It also notes which data "
+        "directories are cordoned (cordoned.log.dirs), and get no new replicas.",
     )
     health.add_argument(
         "--wait", metavar="SECONDS", type=seconds, help="try again until all is well"
@@ -122,6 +124,9 @@ async def checks_of(cluster: "Cluster") -> list[Check]:
     if answering and not FACTORS.keys() <= {topic.name for topic in found.topics}:
         lacking = await too_few_brokers(cluster, answering[0], count)
     checks.append(await _coordinators(cluster, lacking.get(OFFSETS_TOPIC)))
+    if cordoned := [view.cordoned for view in views if view.cordoned]:
+        text = "these get no new replicas"
+        checks.append(Check("cordoned", False, text, cordoned, _END_CORDONS, is_note=True))
     if TRANSACTIONS_TOPIC in lacking:
         details = [lacking[TRANSACTIONS_TOPIC]]
         text = "nobody has used them yet, and none can be served"

@@ -18,7 +18,7 @@ from kwire.config.internal_topics import FACTORS
 from kwire.config.metadata_store import SETTING
 from kwire.errors import ErrorCode
 from kwire.metadata.changes import BrokerRegistered, TopicCreated
-from kwire.metadata.image import BrokerImage, PartitionImage, TopicImage
+from kwire.metadata.image import BrokerImage, ConfigResourceType, PartitionImage, TopicImage
 from kwire.protocol.messages.describe_cluster import DescribeClusterRequest
 from kwire.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -39,6 +39,7 @@ from kwire.protocol.messages.find_coordinator import (
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponseTopic
 from tests.client.conftest import ScriptedBrokers
 from tests.support.in_process import running_server
+from tests.support.share_member import configure
 
 NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 AUTHORIZER = {
@@ -59,6 +60,23 @@ async def test_a_broker_that_serves_is_healthy(tmp_path, capsys):
     assert "ok   metadata      1 of 1 brokers reach it\n" in said
     assert "broker 1 takes groups" in said
     assert said.endswith("\nhealthy\n")
+
+
+async def test_cordoned_data_directories_are_noted(tmp_path, capsys):
+    """They are no fault, but explain why a broker gets no replicas."""
+    settings = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
+    async with running_server(tmp_path / "a", settings) as running:
+        for cordoned, what in (
+            (f"{tmp_path}/b", f"broker 1, {tmp_path}/b"),
+            ("*", "broker 1, all its data directories"),
+        ):
+            error = await configure(
+                running, "1", "cordoned.log.dirs", cordoned, ConfigResourceType.BROKER
+            )
+            assert not error
+            assert await _health(running) == 0
+            said = capsys.readouterr().out
+            assert f"-    cordoned      these get no new replicas: {what}; kwire configs" in said
 
 
 async def test_who_has_no_rights_is_told_which_are_missing(tmp_path, capsys):
@@ -239,4 +257,4 @@ async def test_brokers_of_other_versions(nursery, autojump_clock):
         assert "connection refused" in second.silence
         brokers.gate, brokers.gated = trio.Event(), DescribeQuorumRequest
         (first,) = await look_at(cluster, [1])
-    assert first == ("", "broker 1: no answer to DescribeQuorum within 30 s", True)
+    assert first == ("", "broker 1: no answer to DescribeQuorum within 30 s", True, "")
