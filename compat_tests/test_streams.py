@@ -100,7 +100,9 @@ def write_lines(bootstrap: str, first: int) -> None:
 
 
 @pytest.mark.runs(
-    "Kafka Streams with `exactly_once_v2`", "kafka-streams", "exactly once, through kill -9"
+    "Kafka Streams with `exactly_once_v2`",
+    "kafka-streams",
+    "exactly once, through kill -9; with `group.protocol` classic and streams",
 )
 @pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_a_word_count_that_is_killed(
