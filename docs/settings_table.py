@@ -15,8 +15,7 @@ PAGE = Path(__file__).with_name("SETTINGS.md")
 HEAD = """# Settings
 
 `make docs` writes this page from the tables in `kwire/config`. kwire knows every setting of Apache
-Kafka 4.3, and marks a setting that has no effect in kwire; the 32 that are new in Kafka 4.4 aren't
-known yet. Set a broker setting with
+Kafka 4.4, and marks a setting that has no effect in kwire. Set a broker setting with
 `kwire serve -o NAME=VALUE` or in a properties file, and the other settings with `kafka-configs` or
 any admin client. DescribeConfigs gives clients the same texts.
 """
