@@ -12,7 +12,7 @@ Rules (besides those of ``PartitionCoordinators``):
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
@@ -27,30 +27,17 @@ from kwire.coordinator.rebalance_history import RebalanceHistory
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.image import OFFSETS_TOPIC
-from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
-    from kwire.broker.delayed_response import CommittedRecords
+    pass
 
 log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 
 
-class LoadedCoordinator(Loaded[GroupCoordinator]):
-    """A coordinator of groups that is ready; ``groups`` is the coordinator."""
-
-    __slots__ = ("groups",)
-
-    def __init__(
-        self,
-        groups: GroupCoordinator,
-        runtime: CoordinatorRuntime,
-        partition: Partition,
-        committed: "CommittedRecords | None",
-    ) -> None:
-        super().__init__(groups, runtime, partition, committed)
-        self.groups = groups
+LoadedCoordinator: TypeAlias = Loaded[GroupCoordinator]
+"""A coordinator of groups that is ready."""
 
 
 class Groups(PartitionCoordinators[LoadedCoordinator]):
@@ -80,7 +67,7 @@ class Groups(PartitionCoordinators[LoadedCoordinator]):
         ``connection_id`` is the client's, unique among all brokers.
         """
         with suppress(KafkaError):
-            groups = self._get(self.partition_index(group_id)).groups
+            groups = self._get(self.partition_index(group_id)).coordinator
             groups.classic.announce(group_id, connection_id, self.now_ms())
 
     def coordinator(self, group_id: str) -> LoadedCoordinator:
@@ -118,7 +105,7 @@ class Groups(PartitionCoordinators[LoadedCoordinator]):
         return self.lookup.is_here(loaded.partition)
 
     def _end(self, loaded: LoadedCoordinator) -> None:
-        loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
+        loaded.carry_out(loaded.coordinator.end(ErrorCode.NOT_COORDINATOR))
 
     def end_transaction(
         self, index: int, marker: bytearray, producer_id: int, *, committed: bool
@@ -137,7 +124,7 @@ class Groups(PartitionCoordinators[LoadedCoordinator]):
         self._resign_lost()
         with trio.CancelScope(shield=True):
             for loaded in self.loaded():
-                for effects in self._forgetting(loaded.groups):
+                for effects in self._forgetting(loaded.coordinator):
                     self._try_effects(loaded, effects)
                     await trio.lowlevel.checkpoint()
 
@@ -234,7 +221,7 @@ class Groups(PartitionCoordinators[LoadedCoordinator]):
 
     def _wait_ms(self) -> float:
         now_ms = self.now_ms()
-        deadlines = [loaded.groups.next_deadline_ms() for loaded in self._loaded.values()]
+        deadlines = [loaded.coordinator.next_deadline_ms() for loaded in self._loaded.values()]
         next_ms = now_ms + int(super()._wait_ms())
         self._wakes_at_ms = min([next_ms, *(one for one in deadlines if one is not None)])
         return self._wakes_at_ms - now_ms
@@ -253,7 +240,7 @@ class Groups(PartitionCoordinators[LoadedCoordinator]):
     async def _expire_offsets(self) -> None:
         age_ms = self._broker.clock.ages()
         for loaded in self.loaded():
-            for effects in loaded.groups.expire_offsets(age_ms):
+            for effects in loaded.coordinator.expire_offsets(age_ms):
                 self._try_effects(loaded, effects)
                 await trio.lowlevel.checkpoint()
 
@@ -264,5 +251,5 @@ def _do_due(loaded: LoadedCoordinator, group_id: str, now_ms: int) -> None:
     Work whose records can't be written stays overdue. The task for deadlines then logs the error.
     """
     with suppress(KafkaError):
-        while (effects := loaded.groups.tick_group(group_id, now_ms)) is not None:
+        while (effects := loaded.coordinator.tick_group(group_id, now_ms)) is not None:
             loaded.carry_out(effects)

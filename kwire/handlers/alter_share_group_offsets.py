@@ -34,7 +34,7 @@ async def handle(
     topics = groups.surroundings.topics()
     try:  # before there are answers, which a refusal would free all at once
         check_share_protocol(context.broker)
-        groups.coordinator(request.group_id).groups.share.group_or_new(request.group_id)
+        groups.coordinator(request.group_id).coordinator.share.group_or_new(request.group_id)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(
             error_code=error.code, error_message=error.message or None
@@ -42,7 +42,7 @@ async def handle(
     responses = [await _answer(topic, topics, starts, context) for topic in request.topics]
     try:
         home = groups.coordinator(request.group_id)
-        share = home.groups.share
+        share = home.coordinator.share
         group = share.group_or_new(request.group_id)
         effects, work = share.offsets.alter(group, starts, groups.now_ms())
         home.carry_out(effects)

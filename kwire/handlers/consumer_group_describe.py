@@ -52,7 +52,7 @@ def _assignments_of(member: Member) -> tuple[Assignment, ...]:
 
 def _describe(group_id: str, broker: Broker) -> tuple[DescribedGroup, Iterable[Member]]:
     check_consumer_protocol(broker)
-    group = broker.groups.coordinator(group_id).groups.groups.get(group_id)
+    group = broker.groups.coordinator(group_id).coordinator.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

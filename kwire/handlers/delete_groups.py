@@ -45,12 +45,12 @@ async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
     groups = context.broker.groups
     try:
         home = groups.coordinator_or_empty(group_id)
-        known = home.groups.groups.get(group_id)
+        known = home.coordinator.groups.get(group_id)
         if known is not None and known.kind is GroupType.SHARE:
             with groups.deleting(group_id):
                 await _end_states(home, group_id, context)
-        home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))
-        if home.groups.state_of(group_id) is not None:
+        home.carry_out(home.coordinator.delete(group_id, most_offsets=PIECE))
+        if home.coordinator.state_of(group_id) is not None:
             with groups.deleting(group_id):
                 await later(partial(_delete_the_rest, home, group_id, context.work))
         return ErrorCode.NONE
@@ -60,7 +60,7 @@ async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
 
 async def _end_states(home: LoadedCoordinator, group_id: str, context: RequestContext) -> None:
     """End the share states of a share group's partitions; KafkaError if one of them didn't end."""
-    groups, share = context.broker.groups, home.groups.share
+    groups, share = context.broker.groups, home.coordinator.share
     effects, work = share.offsets.delete_all(share.group(group_id), groups.now_ms())
     home.carry_out(effects)
     if work is not None:
@@ -72,7 +72,7 @@ async def _end_states(home: LoadedCoordinator, group_id: str, context: RequestCo
 async def _delete_the_rest(home: LoadedCoordinator, group_id: str, work: Work) -> None:
     """Finish a deletion that has begun, even if the client disconnects or the broker stops."""
     with trio.CancelScope(shield=True):
-        while home.groups.state_of(group_id) is not None:
+        while home.coordinator.state_of(group_id) is not None:
             with suppress(ClientGone):
                 await work.give_way()
-            home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))
+            home.carry_out(home.coordinator.delete(group_id, most_offsets=PIECE))

@@ -38,7 +38,7 @@ async def handle(
     try:
         check_share_protocol(context.broker)
         home = groups.coordinator(request.group_id)
-        share = home.groups.share
+        share = home.coordinator.share
         group = share.group(request.group_id)
         effects, work = share.offsets.delete(group, known.values(), groups.now_ms())
         home.carry_out(effects)

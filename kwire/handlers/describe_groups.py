@@ -61,10 +61,10 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
         home = context.broker.groups.coordinator_or_empty(group_id)
     except KafkaError as error:
         return DescribedGroup(error_code=error.code, group_id=group_id)
-    group = home.groups.groups.get(group_id)
+    group = home.coordinator.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         return _classic(group)
-    if group is None and home.groups.state_of(group_id) is not None:
+    if group is None and home.coordinator.state_of(group_id) is not None:
         return DescribedGroup(group_id=group_id, group_state=EMPTY_STATE)
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if context.api_version >= NOT_FOUND_SINCE:

@@ -77,7 +77,7 @@ async def _describe(
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         asked = [(topic.topic_name, topic.partitions) for topic in wanted.topics]
     elif group_id:
-        group = broker.groups.coordinator(group_id).groups.groups.get(group_id)
+        group = broker.groups.coordinator(group_id).coordinator.groups.get(group_id)
         if isinstance(group, ShareGroup):
             states = group.states.initialized.values()
             asked = sorted((state.name, sorted(state.partitions)) for state in states)

@@ -18,7 +18,7 @@ RIGHTS = (once(DESCRIBE, of=GROUP),)
 def handle(request: ExplainGroupRequest, context: RequestContext) -> ExplainGroupResponse:
     """List the events of a group; GROUP_ID_NOT_FOUND for a group without any."""
     try:
-        groups = context.broker.groups.coordinator(request.group_id).groups
+        groups = context.broker.groups.coordinator(request.group_id).coordinator
     except KafkaError as error:
         return ExplainGroupResponse(error_code=error.code)
     group = groups.groups.get(request.group_id)

@@ -15,7 +15,7 @@ def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRespo
     """Renew the member's session."""
     try:
         home = context.broker.groups.coordinator(request.group_id)
-        home.groups.members.heartbeat(request, context.broker.groups.now_ms())
+        home.coordinator.members.heartbeat(request, context.broker.groups.now_ms())
     except KafkaError as error:
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse(error_code=error.code)

@@ -44,7 +44,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
         await check_member_size(map(_bytes_of, request.protocols), context)
         home = context.broker.groups.coordinator(request.group_id)
         home.carry_out(
-            home.groups.members.join(request, client, reply, context.broker.groups.now_ms())
+            home.coordinator.members.join(request, client, reply, context.broker.groups.now_ms())
         )
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)

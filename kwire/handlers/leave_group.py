@@ -48,7 +48,7 @@ async def _remove_members(
     try:
         home = context.broker.groups.coordinator(group_id)
         now_ms = context.broker.groups.now_ms()
-        home.carry_out(home.groups.members.leave(group_id, list(leaving), reply, now_ms))
+        home.carry_out(home.coordinator.members.leave(group_id, list(leaving), reply, now_ms))
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     response = await answer(reply, context)

@@ -31,7 +31,7 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
         return ListGroupsResponse(error_code=error.code)
     groups = []
     for home in homes:
-        for group_id in home.groups.group_ids():
+        for group_id in home.coordinator.group_ids():
             await give_way(work)
             group = _listed(home, group_id)
             if (
@@ -56,8 +56,8 @@ async def _lower(names: Sequence[str], work: Work) -> set[str]:
 
 def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup | None:
     """A group's entry in the list, None if the group was deleted meanwhile."""
-    group = home.groups.groups.get(group_id)
-    state = home.groups.state_of(group_id)
+    group = home.coordinator.groups.get(group_id)
+    state = home.coordinator.state_of(group_id)
     if state is None:
         return None
     # A group that only has offsets counts as a classic group.

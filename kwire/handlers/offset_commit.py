@@ -121,7 +121,7 @@ def _commit(
     request: OffsetCommitRequest, context: RequestContext, accepted: Sequence[AcceptedOffset]
 ) -> None:
     home = context.broker.groups.coordinator_or_empty(request.group_id)
-    committed = home.groups.committed
+    committed = home.coordinator.committed
     committer = Committer(
         request.member_id,
         request.generation_id_or_member_epoch,

@@ -77,7 +77,7 @@ def _delete_piece(
     context: RequestContext,
 ) -> None:
     home = context.broker.groups.coordinator(group_id)
-    effects, read = home.groups.committed.delete(
+    effects, read = home.coordinator.committed.delete(
         group_id, [(topic, partition.partition_index) for topic, partition in wanted]
     )
     for topic, partition in wanted:

@@ -87,10 +87,12 @@ async def _group(
 ) -> OffsetFetchResponseGroup:
     try:
         home = context.broker.groups.coordinator_or_empty(wanted.group_id)
-        home.groups.committed.check_fetch(wanted.group_id, wanted.member_id, wanted.member_epoch)
+        home.coordinator.committed.check_fetch(
+            wanted.group_id, wanted.member_id, wanted.member_epoch
+        )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error.code)
-    reader = _Reader(wanted.group_id, home.groups.offsets, stable, context)
+    reader = _Reader(wanted.group_id, home.coordinator.offsets, stable, context)
     context.work.answer(BYTES)
     if wanted.topics is None:
         topics = await reader.everything()

@@ -45,7 +45,7 @@ def _assignments_of(member: Member) -> tuple[Assignment, ...]:
 
 def _describe(group_id: str, broker: Broker) -> tuple[DescribedGroup, Iterable[Member]]:
     check_share_protocol(broker)
-    group = broker.groups.coordinator(group_id).groups.share.group(group_id)
+    group = broker.groups.coordinator(group_id).coordinator.share.group(group_id)
     topics = broker.groups.surroundings.topics()
     described = DescribedGroup(
         group_id=group_id,

@@ -81,7 +81,7 @@ def _pairs_bytes(pairs: Iterable[KeyValue]) -> int:
 
 def _described(group_id: str, broker: Broker) -> tuple[DescribedGroup, Iterable[Member]]:
     check_streams_protocol(broker)
-    streams = broker.groups.coordinator(group_id).groups.streams
+    streams = broker.groups.coordinator(group_id).coordinator.streams
     group = streams.group(group_id)
     now = group.copy()  # the group may change while its members are described
     members = (_member(now, member) for member in now.members.values())

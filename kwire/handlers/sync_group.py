@@ -30,8 +30,10 @@ async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGrou
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         home = context.broker.groups.coordinator(request.group_id)
         if len(request.assignments) > PIECE:
-            await _leave_out_strangers(request, home.groups, context)
-        home.carry_out(home.groups.members.sync(request, reply, context.broker.groups.now_ms()))
+            await _leave_out_strangers(request, home.coordinator, context)
+        home.carry_out(
+            home.coordinator.members.sync(request, reply, context.broker.groups.now_ms())
+        )
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     response = await answer(reply, context)

@@ -135,7 +135,7 @@ def _write(
     home: LoadedCoordinator,
     accepted: Sequence[AcceptedOffset],
 ) -> None:
-    committed = home.groups.committed
+    committed = home.coordinator.committed
     committer = Committer(
         request.member_id,
         request.generation_id_or_member_epoch,

@@ -22,12 +22,12 @@ async def gather_groups(broker: Broker, slices: Slices, samples: Samples) -> Non
     partitions_left = broker.integer("kwire.metrics.max.partitions")
     left_out = 0
     for home in broker.groups.loaded():
-        for group_id in home.groups.group_ids():
+        for group_id in home.coordinator.group_ids():
             await slices.give_way()
-            state = home.groups.state_of(group_id)
+            state = home.coordinator.state_of(group_id)
             if state is None:
                 continue
-            group = home.groups.groups.get(group_id)
+            group = home.coordinator.groups.get(group_id)
             counts[(group.kind if group else GroupType.CLASSIC).value, state] += 1
             if not groups_left:
                 left_out += 1
@@ -41,7 +41,7 @@ async def gather_groups(broker: Broker, slices: Slices, samples: Samples) -> Non
 
 
 def _members(home: LoadedCoordinator, group_id: str) -> int:
-    return len(getattr(home.groups.groups.get(group_id), "members", ()))
+    return len(getattr(home.coordinator.groups.get(group_id), "members", ()))
 
 
 async def _lags(
@@ -54,7 +54,7 @@ async def _lags(
 ) -> int:
     """Add the lags of a group; returns how many partitions of other groups may follow."""
     sums: Counter[str] = Counter()
-    for topic, index, committed in home.groups.offsets.of(group_id).items():
+    for topic, index, committed in home.coordinator.offsets.of(group_id).items():
         await slices.give_way()
         partition = broker.partition_if_served(topic, index)
         if partition is None:

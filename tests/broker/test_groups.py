@@ -88,7 +88,7 @@ async def test_offsets_survive_a_restart(tmp_path: Path):
         while not _is_loaded(groups):
             await trio.lowlevel.checkpoint()
         for number in range(10):
-            home = groups.coordinator(f"group-{number}").groups
+            home = groups.coordinator(f"group-{number}").coordinator
             assert home.state_of(f"group-{number}") == EMPTY_STATE
             assert home.offsets.of(f"group-{number}").get("t", 0).offset == number
 
@@ -149,7 +149,7 @@ async def test_offsets_go_with_their_topic(tmp_path: Path):
         _commit(server, "g", "t", 5)
         _commit(server, "g", "u", 6)
         await _delete(server, "t")
-        offsets = server.broker.groups.coordinator("g").groups.offsets.of("g")
+        offsets = server.broker.groups.coordinator("g").coordinator.offsets.of("g")
         assert {topic: o.offset for topic, _, o in offsets.items()} == {"u": 6}
 
 
@@ -160,7 +160,7 @@ async def test_groups_go_with_the_topic_that_holds_them(tmp_path: Path):
         _commit(server, "g", "t", 5)
         await _delete(server, "__consumer_offsets")
         await server.broker.groups.ensure_topic()
-        assert server.broker.groups.coordinator("g").groups.state_of("g") is None
+        assert server.broker.groups.coordinator("g").coordinator.state_of("g") is None
 
 
 async def test_old_offsets_expire_without_being_asked(tmp_path: Path):
@@ -177,7 +177,7 @@ async def test_old_offsets_expire_without_being_asked(tmp_path: Path):
         effects.records.append(offset_commit("g", "t", 0, value))
         home.carry_out(effects)
         with trio.fail_after(5):
-            while home.groups.state_of("g") is not None:
+            while home.coordinator.state_of("g") is not None:
                 await trio.lowlevel.checkpoint()
 
 
@@ -290,7 +290,7 @@ async def test_more_partitions_change_no_groups_home(tmp_path: Path):
             await trio.lowlevel.checkpoint()
         for group_id in groups:
             home = server.broker.groups.coordinator(group_id)
-            assert home.groups.state_of(group_id) == EMPTY_STATE
+            assert home.coordinator.state_of(group_id) == EMPTY_STATE
 
 
 async def test_a_session_that_is_over_does_not_count(tmp_path: Path, mock_clock):
@@ -307,13 +307,13 @@ async def test_a_session_that_is_over_does_not_count(tmp_path: Path, mock_clock)
         )
         home = groups.coordinator("g")
         client = Client("client", "/127.0.0.1", 3)
-        home.carry_out(home.groups.members.join(request, client, Reply(), groups.now_ms()))
-        [member_id] = home.groups.groups["g"].members
+        home.carry_out(home.coordinator.members.join(request, client, Reply(), groups.now_ms()))
+        [member_id] = home.coordinator.groups["g"].members
         sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
-        home.carry_out(home.groups.members.sync(sync, Reply(), groups.now_ms()))
+        home.carry_out(home.coordinator.members.sync(sync, Reply(), groups.now_ms()))
         with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
-            groups.coordinator("g").groups.delete("g")
+            groups.coordinator("g").coordinator.delete("g")
         mock_clock.jump(11)
         home = groups.coordinator("g")
-        home.carry_out(home.groups.delete("g"))
-        assert home.groups.state_of("g") is None
+        home.carry_out(home.coordinator.delete("g"))
+        assert home.coordinator.state_of("g") is None

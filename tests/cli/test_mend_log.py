@@ -48,7 +48,7 @@ def committed(server: RunningServer, group_id: str) -> int | None:
     """The offset of a group, None where it has none."""
     home = coordinator(server)
     assert home is not None
-    found = home.groups.offsets.of(group_id).get(TOPIC, 0)
+    found = home.coordinator.offsets.of(group_id).get(TOPIC, 0)
     return None if found is None else found.offset
 
 

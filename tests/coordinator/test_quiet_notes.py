@@ -68,7 +68,7 @@ async def test_a_classic_consumer_that_runs_for_a_moment(
         [line] = lines(caplog)
         assert line.startswith(f"group g: generation 1 has 1 member(s), {joined.member_id}")
         home = running.broker.groups.coordinator("g")
-        assert len(home.groups.history.events_of("g")) == 5
+        assert len(home.coordinator.history.events_of("g")) == 5
         await client.aclose()
 
 

@@ -22,7 +22,7 @@ def offsets(server):
     value = OffsetCommitValue(offset=5, commit_timestamp=server.broker.now_ms())
     effects.records += [offset_commit("billing", "orders", n, value) for n in range(OFFSETS)]
     home.carry_out(effects)
-    return home.groups.offsets
+    return home.coordinator.offsets
 
 
 async def _wait_begun(offsets):

@@ -94,7 +94,7 @@ async def test_members_that_wait_are_told_when_the_broker_stops(server, new_memb
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
-        group = server.broker.groups.coordinator("billing").groups.groups["billing"]
+        group = server.broker.groups.coordinator("billing").coordinator.groups["billing"]
         while second.member_id not in group.members:
             await trio.lowlevel.checkpoint()
         server.server.stop()

@@ -159,7 +159,7 @@ async def test_who_is_no_member_is_refused(server, member):
 async def test_unstable_offsets_are_said_to_be(server, member):
     """Only to those who ask for stable ones (KIP-447)."""
     await _commit(server, member, 9, _topic(server, 9, (0, 41, None)))
-    coordinator = server.broker.groups.coordinator("billing").groups
+    coordinator = server.broker.groups.coordinator("billing").coordinator
     [(key, value, _)] = _offset_record()
     coordinator.replay(Record(99, 0, key, value), 7, 0, loading=False)
     wanted = OffsetFetchRequestGroup(
@@ -197,7 +197,7 @@ async def test_offsets_can_be_kept_for_ever(server, member):
         topic = _topic(server, 4, (0, 41, "note"))
         codes = await _commit(server, member, 4, topic, retention_time_ms=keep_ms)
         assert codes == [(0, ErrorCode.NONE)]
-    kept = server.broker.groups.coordinator("billing").groups.offsets.of("billing")
+    kept = server.broker.groups.coordinator("billing").coordinator.offsets.of("billing")
     [(_, _, committed)] = kept.items()
     assert committed.expire_timestamp_ms == (1 << 63) - 1
 
@@ -207,7 +207,7 @@ async def test_offsets_are_kept_as_long_as_asked(server, member, keep_ms, expire
     """-1 is as long as the settings say; any other negative time is over already, as in Kafka."""
     topic = _topic(server, 4, (0, 41, "note"))
     await _commit(server, member, 4, topic, retention_time_ms=keep_ms)
-    kept = server.broker.groups.coordinator("billing").groups.offsets.of("billing")
+    kept = server.broker.groups.coordinator("billing").coordinator.offsets.of("billing")
     [(_, _, committed)] = kept.items()
     if expires_ms is None:
         expires_ms = committed.commit_timestamp_ms

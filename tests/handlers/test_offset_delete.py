@@ -23,7 +23,7 @@ def _commit(server, *partitions):
     for topic, index in partitions:
         effects.records.append(offset_commit("billing", topic, index, value))
     home.carry_out(effects)
-    return home.groups.offsets
+    return home.coordinator.offsets
 
 
 async def _delete(member, *partitions, group_id="billing"):

@@ -197,7 +197,7 @@ async def old_offset(bench: Bench) -> Fired:
     """offsets.retention.minutes after a commit without a group: the offset goes."""
     await bench.broker.groups.ensure_topic()
     bench.commit()
-    return lambda: not bench.groups().groups.offsets.has("g")
+    return lambda: not bench.groups().coordinator.offsets.has("g")
 
 
 async def empty_group(bench: Bench) -> Fired:
@@ -207,8 +207,8 @@ async def empty_group(bench: Bench) -> Fired:
     member_id, raw = await bench.join()
     request = LeaveGroupRequest(group_id="g", member_id=member_id)
     await raw.request(request, 0, LeaveGroupResponse)
-    assert bench.groups().groups.state_of("g") == "Empty"
-    return lambda: bench.groups().groups.state_of("g") is None
+    assert bench.groups().coordinator.state_of("g") == "Empty"
+    return lambda: bench.groups().coordinator.state_of("g") is None
 
 
 async def fetch_session(bench: Bench) -> Fired:
@@ -231,7 +231,7 @@ async def silent_member(bench: Bench) -> Fired:
     """session.timeout.ms: a member that isn't heard is out."""
     await bench.broker.groups.ensure_topic()
     await bench.join()
-    return lambda: bench.groups().groups.state_of("g") == "Empty"
+    return lambda: bench.groups().coordinator.state_of("g") == "Empty"
 
 
 async def idle_connection(bench: Bench) -> Fired:
@@ -329,7 +329,7 @@ async def test_what_groups_write_down_are_dates(tmp_path: Path) -> None:
         await bench.broker.groups.ensure_topic()
         bench.clock.set_date(AHEAD_A_WEEK)
         await empty_group(bench)
-        group = bench.groups().groups.groups["g"]
+        group = bench.groups().coordinator.groups["g"]
         assert group.state_date_ms == bench.clock.now_ms()
         assert group.state_record().current_state_timestamp == bench.clock.now_ms()
         log = bench.broker.partition(OFFSETS_TOPIC, 0).log

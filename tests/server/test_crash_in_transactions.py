@@ -150,8 +150,8 @@ def _visible(broker: Broker) -> list[bool]:
         has_records = any(not batch.is_control for batch in found)
         seen.append(has_records and bool(markers) and markers[0] == ControlType.COMMIT)
     home = broker.groups.coordinator(GROUP)
-    assert not home.groups.offsets.is_pending(GROUP, TOPIC, 0)
-    committed = home.groups.offsets.of(GROUP).get(TOPIC, 0)
+    assert not home.coordinator.offsets.is_pending(GROUP, TOPIC, 0)
+    committed = home.coordinator.offsets.of(GROUP).get(TOPIC, 0)
     return [*seen, committed is not None and committed.offset == OFFSET]
 
 

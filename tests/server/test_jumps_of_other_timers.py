@@ -206,9 +206,9 @@ async def rebalance(bench: Bench) -> Fired:
     """rebalance.timeout.ms: a member that doesn't join again is out."""
     await bench.broker.groups.ensure_topic()
     await bench.join()
-    group = bench.groups().groups.groups["g"]
+    group = bench.groups().coordinator.groups["g"]
     group_state = group.state
-    return lambda: bench.groups().groups.groups["g"].state is not group_state
+    return lambda: bench.groups().coordinator.groups["g"].state is not group_state
 
 
 async def login(bench: Bench) -> Fired:

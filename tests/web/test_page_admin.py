@@ -150,7 +150,7 @@ async def test_offsets_are_reset_after_a_look_at_them(tmp_path: Path) -> None:
         await client.commit("billing", "orders", 3)
 
         def committed() -> int:
-            groups = running.broker.groups.coordinator("billing").groups
+            groups = running.broker.groups.coordinator("billing").coordinator
             found = groups.offsets.of("billing").get("orders", 0)
             assert found is not None
             return found.offset

@@ -48,7 +48,7 @@ async def heartbeat(
         await check_ahead()
         home = groups.coordinator_or_empty(request.group_id)
         now_ms = groups.now_ms()
-        home.carry_out(groups_of(home.groups).heartbeat(request, client, reply, now_ms))
+        home.carry_out(groups_of(home.coordinator).heartbeat(request, client, reply, now_ms))
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message or None)
     made: _R = await answer(reply, context)

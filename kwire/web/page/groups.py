@@ -297,7 +297,7 @@ async def _offsets(
 ) -> tuple[list[OffsetRow], int]:
     """A page of the partitions that a group has offsets for or reads, and how many there are."""
     broker, slices = observed.broker, Slices()
-    groups = broker.groups.coordinator_or_empty(group_id).groups
+    groups = broker.groups.coordinator_or_empty(group_id).coordinator
     offsets = groups.offsets.of(group_id)
     held = sorted(assigned.union((topic, index) for topic, index, _ in offsets.items()))
     first = min(first, max(0, len(held) - 1) // PER_PAGE * PER_PAGE)

@@ -49,7 +49,7 @@ async def plan(observed: Observed, reset: Reset, peer_host: str) -> list[Move]:
     topic = broker.image.topics_by_name.get(reset.topic)
     if topic is None:
         raise PageError(404, f"there is no topic {reset.topic}")
-    groups = broker.groups.coordinator_or_empty(reset.group_id).groups
+    groups = broker.groups.coordinator_or_empty(reset.group_id).coordinator
     held = groups.offsets.of(reset.group_id)
     indexes = range(len(topic.partitions)) if reset.partition < 0 else [reset.partition]
     if reset.to == "offset":

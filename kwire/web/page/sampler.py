@@ -319,12 +319,12 @@ async def _groups(
     elsewhere: dict[str, list[tuple[Key, int | None]]] = {}
     offsets_left = MAX_OFFSETS
     for home in broker.groups.loaded():
-        for group_id in home.groups.group_ids():
+        for group_id in home.coordinator.group_ids():
             await slices.give_way()
-            state = home.groups.state_of(group_id)
+            state = home.coordinator.state_of(group_id)
             if state is None:
                 continue
-            group = home.groups.groups.get(group_id)
+            group = home.coordinator.groups.get(group_id)
             lag: int | None = None
             topics: tuple[str, ...] = ()
             uncounted = 0
@@ -337,7 +337,7 @@ async def _groups(
                 offsets_left -= count
                 if others:
                     elsewhere[group_id] = others
-                topics = tuple(sorted(home.groups.offsets.topics_of(group_id)))
+                topics = tuple(sorted(home.coordinator.offsets.topics_of(group_id)))
             groups.append(
                 GroupSample(
                     group_id,
@@ -402,7 +402,7 @@ async def _lag(
     """
     lag = count = 0
     others: list[tuple[Key, int | None]] = []
-    offsets = home.groups.offsets.of(group_id)
+    offsets = home.coordinator.offsets.of(group_id)
     for topic, index, committed in offsets.items():
         await slices.give_way()
         count += 1
@@ -411,7 +411,7 @@ async def _lag(
             lag += max(0, partition.high_watermark - committed.offset)
         else:
             others.append(((topic, index), committed.offset))
-    for topic, index in assigned_partitions(home.groups.groups.get(group_id), broker.image):
+    for topic, index in assigned_partitions(home.coordinator.groups.get(group_id), broker.image):
         await slices.give_way()
         count += 1
         if offsets.get(topic, index) is not None:
