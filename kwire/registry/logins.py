@@ -6,8 +6,10 @@ Rules:
   does, with its keys and its demands on clients' certificates. If the listener has logins, each
   request needs one: ``Authorization: Basic`` for users of PLAIN and SCRAM, ``Bearer`` for tokens.
 - A request without a login is answered with 401 before its body is read.
-- A password is checked in a thread, for SCRAM makes that slow. A login that was right is known for
-  ``KNOWN_MS``, as long as the users of SCRAM stay as they are; wrong ones are checked each time.
+- A password is checked in a thread, for SCRAM makes that slow, and of each address one at a time:
+  who tries passwords without end keeps others waiting for one of them at most. A login that was
+  right is known for ``KNOWN_MS``, as long as the users of SCRAM stay as they are; wrong ones are
+  checked each time.
 """
 
 import hashlib
@@ -16,6 +18,8 @@ import logging
 from collections.abc import Callable
 from secrets import token_bytes
 from typing import NamedTuple
+
+import trio
 
 from kwire.budget.thread_pool import ThreadPool
 from kwire.config.broker import BrokerConfig
@@ -77,6 +81,8 @@ class Logins:
         self._secret = token_bytes(32)
         self._known: dict[bytes, _Known] = {}
         self._threads = ThreadPool(1)
+        self._turns: dict[str, trio.Lock] = {}
+        """Of the addresses that log in now."""
 
     @property
     def listener(self) -> ListenerSecurity:
@@ -118,19 +124,35 @@ class Logins:
             headers = [value for name, value in scope["headers"] if name == b"authorization"]
             if len(headers) != 1:
                 raise LoginRefused("the request has no login")
-            return (await self._identity(headers[0], image)).principal
+            return (await self._identity(headers[0], scope["client"][0], image)).principal
         tls = self._listener.tls(self._steady_ms() / 1000)
         assert tls is not None, "the listener has TLS or logins"
         return tls.principal(scope[TLS])
 
-    async def _identity(self, header: bytes, image: MetadataImage) -> Identity:
+    async def _identity(self, header: bytes, host: str, image: MetadataImage) -> Identity:
         """Who has logged in; LoginRefused."""
         found = hashlib.blake2b(header, key=self._secret, digest_size=32).digest()
-        steady_ms, credentials = self._steady_ms(), image.scram_credentials
+        credentials = image.scram_credentials
+        identity = self._known_identity(found, credentials)
+        if identity is not None:
+            return identity
+        turn = self._turns.setdefault(host, trio.Lock())
+        try:
+            async with turn:
+                identity = self._known_identity(found, credentials)  # from the same host, meanwhile
+                return identity or await self._proved(found, header, credentials)
+        finally:
+            if not turn.locked():
+                self._turns.pop(host, None)
+
+    def _known_identity(self, found: bytes, credentials: Credentials) -> Identity | None:
         known = self._known.get(found)
-        if known is not None and known.until_ms > steady_ms and known.credentials is credentials:
-            return known.identity
-        now_ms = self._now_ms()
+        is_valid = known is not None and known.until_ms > self._steady_ms()
+        return known.identity if known and is_valid and known.credentials is credentials else None
+
+    async def _proved(self, found: bytes, header: bytes, credentials: Credentials) -> Identity:
+        """Who logs in with a header, which is known by ``found`` from now on; LoginRefused."""
+        now_ms, steady_ms = self._now_ms(), self._steady_ms()
         identity = await self._threads.run(log_in, header, self._listener.mechanisms, now_ms)
         problem = problem_of_string(identity.principal.name)
         if problem is not None:

@@ -1,11 +1,14 @@
 """The registry's port with the TLS and the logins of a listener."""
 
+import logging
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 import pytest
+import trio
 
 from kwire.config.broker import BrokerConfig
 from kwire.server import Server, StartError
@@ -49,6 +52,28 @@ async def test_users_log_in_with_passwords(tmp_path: Path) -> None:
             assert answer.json()["error_code"] == 401
         assert (await client.get("/subjects")).status_code == 401
         assert (await client.get("/subjects", auth=("alice", "hush"))).json() == ["a"]
+
+
+async def test_who_tries_passwords_keeps_nobody_waiting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hundred are to be checked for one address; another address has its turn after one."""
+    caplog.set_level(logging.INFO, "kwire.registry.logins")
+    request = b"GET /subjects HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic %s\r\n\r\n"
+    async with running_server(tmp_path, USERS) as running:
+        assert running.server.registry is not None
+        address = running.server.registry.address
+        tried = [
+            await trio.open_tcp_stream(*address, local_address="127.0.0.2") for _ in range(100)
+        ]
+        for number, stream in enumerate(tried):
+            await stream.send_all(request % b64encode(b"bob:%d" % number))
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(request % b64encode(b"bob:geheim"))
+        assert b" 200 OK" in await stream.receive_some()
+        assert caplog.text.count("refuses a login from 127.0.0.2") < len(tried) // 2
+        for one in (*tried, stream):
+            await one.aclose()
 
 
 def certified(directory: Path) -> tuple[Authority, Mapping[str, str]]:
