@@ -11,6 +11,7 @@ from kwire.web.page.sampler import Sampler
 from kwire.web.page.schemas import Schemas
 from kwire.web.page.views import routes as page_routes
 from kwire.web.token import AdminToken
+from kwire.web.turns import Turns
 
 PAGES: tuple[Callable[[BrokerCalls], list[Route]], ...] = (health.routes, metrics.routes)
 """The ``routes`` of each module of pages."""
@@ -26,4 +27,4 @@ def application(
     """The ASGI application that asks the broker at this broker_calls; read-only without a token."""
     routes = [route for one in PAGES for route in one(broker_calls)]
     routes += page_routes(broker_calls, sampler, token, schemas)
-    return Guard(Router(routes, redirect_slashes=False), allowed_hosts)
+    return Guard(Turns(Router(routes, redirect_slashes=False)), allowed_hosts)

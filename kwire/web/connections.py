@@ -12,8 +12,9 @@ Rules:
 - A client has ``IDLE_S`` for the handshake of TLS and for the head of its request, and ``SEND_S``
   to read a piece of an answer.
   A connection lasts ``LIFE_S`` at most; browsers and Prometheus then connect again.
-- A head has at most ``HEAD_BYTES``. Whoever names a body's length and sends it in chunks as well,
-  is refused: a proxy may believe the one, and take a part of the body for a request.
+- A head has at most ``HEAD_BYTES`` and ``HEAD_LINES``, for each line takes time. Whoever names a
+  body's length and sends it in chunks as well, is refused: a proxy may believe the one, and take a
+  part of the body for a request.
 - The bodies and answers that the port keeps, because a client is slow, have ``MOST_KEPT_BYTES``
   together, beside the longest of them. Beyond that, a connection of the address of which most is
   kept is ended: the one for which something is kept longest. A few bytes ask for megabytes, and
@@ -54,6 +55,7 @@ LOOK_S = 0.25
 REST_S = 1.0
 """How long a client may send the rest of a body after its answer."""
 HEAD_BYTES = 16 * 1024
+HEAD_LINES = 200
 READ_BYTES = 64 * 1024
 MOST_KEPT_BYTES = 32 << 20
 CHUNKS_A_STEP = 16
@@ -180,6 +182,7 @@ class _Connection:
 
     async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
         """The next part of a request; h11.RemoteProtocolError, errors of the network."""
+        self._check_lines()
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 await self.write(h11.InformationalResponse(status_code=100, headers=[]))
@@ -187,11 +190,19 @@ class _Connection:
             received = await self._stream.receive_some(READ_BYTES)
             self.awaits_client = False
             self._http.receive_data(bytes(received))
+            self._check_lines()
         if isinstance(event, h11.Data):
             self._chunks += 1
             if not self._chunks % CHUNKS_A_STEP:
                 await trio.lowlevel.checkpoint()
         return event  # type: ignore[return-value]
+
+    def _check_lines(self) -> None:
+        """Refuse a head with too many lines before h11 reads them; h11.RemoteProtocolError."""
+        if self._http.their_state is h11.IDLE:
+            head = self._http.trailing_data[0].partition(b"\n\r\n")[0]
+            if head.count(b"\n") > HEAD_LINES:
+                raise h11.RemoteProtocolError("too many headers", error_status_hint=431)
 
     async def next_body(self) -> bytes | None:
         """The next piece of the request's body, None at its end; a broken one ends the answer."""

@@ -262,3 +262,15 @@ async def test_a_head_that_is_no_http_is_an_error_of_the_application() -> None:
         await stream.send_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await said_until(stream, b"never")).startswith(b"HTTP/1.1 500 ")
         await stream.aclose()
+
+
+async def test_a_head_of_many_lines_is_refused() -> None:
+    """Also one that was sent ahead; each line would take a part of a millisecond."""
+    async with served(echo) as address:
+        stream = await trio.open_tcp_stream(*address)
+        lines = b"GET /many HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * connections.HEAD_LINES
+        await stream.send_all(b"GET /one HTTP/1.1\r\nHost: h\r\n\r\n" + lines + b"\r\n")
+        said = await said_until(stream, b"never")
+        found = [one in said for one in (b"GET /one", b"HTTP/1.1 431 ", b"GET /many")]
+        assert found == [True, True, False]
+        await stream.aclose()
