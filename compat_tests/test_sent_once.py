@@ -9,10 +9,10 @@ from confluent_kafka import Producer
 from compat_tests.reading import messages
 from kwire.cli.profiles import parse_addresses
 from kwire.client.cluster import open_cluster
+from kwire.client.moving import Move, make_topic, marked, open_mover
 from kwire.client.transactional_producer import NewRecord
 from kwire.errors import KafkaError
 from kwire.spark.dead_letters import retry_topic
-from kwire.spark.moving import Move, make_topic, marked, open_mover
 from kwire.spark.replay_dead_letters import Selection, replay
 from kwire.spark.retries import open_retries
 from kwire.spark.settings import DeadLetters, PipelineSettings, SinkSettings, Source

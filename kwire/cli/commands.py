@@ -123,6 +123,7 @@ COMMANDS = {
             "kwire share consume orders --group workers",
             "kwire share consume orders --group workers --workers 4 --exec ./bill.sh",
             "kwire share describe workers --records",
+            "kwire share dead-letters workers --replay --dry-run",
             "kwire share reset workers --to-beginning --dry-run",
         ),
     ),

@@ -52,6 +52,7 @@ RIGHTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("share", "describe"): {"topic": ("DESCRIBE",), "group": ("DESCRIBE",)},
     ("share", "reset"): {"topic": ("READ",), "group": ("READ",)},
     ("share", "delete-offsets"): {"topic": ("READ",), "group": ("DELETE",)},
+    ("share", "dead-letters"): {"topic": ("READ", "WRITE"), "group": ("DESCRIBE_CONFIGS",)},
     ("configs", "describe"): {
         "topic": ("DESCRIBE", "DESCRIBE_CONFIGS"),
         "group": ("DESCRIBE_CONFIGS",),

@@ -101,7 +101,7 @@ def write_pretty(partition: TopicPartition, record: Record) -> bytes:
         f"{_shown(name.encode(errors='surrogateescape'))}={_shown(value)}"
         for name, value in record.headers
     )
-    parts = [f"{partition}@{record.offset}", _time(record.timestamp)]
+    parts = [f"{partition}@{record.offset}", time_text(record.timestamp)]
     if record.key is not None:
         parts.append(f"[{_shown(record.key)}]")
     parts.append(_shown(record.value))
@@ -190,7 +190,8 @@ def _shown(content: bytes | None) -> str:
     return "null" if content is None else one_line(content.decode(errors="backslashreplace"))
 
 
-def _time(timestamp_ms: int) -> str:
+def time_text(timestamp_ms: int) -> str:
+    """A time as people read it, here ``-`` for none; ``timestamp_ms`` in ms since the epoch."""
     if timestamp_ms < 0:
         return "-"
     try:

@@ -58,6 +58,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     reset.add_argument("group", metavar="GROUP")
     add_topics(reset, "default: all that have a start offset")
     add_places(reset)
+    dead = _add_dead_letters(actions)
     forget = actions.add_parser(
         "delete-offsets",
         help="delete what a share group without members keeps of topics",
@@ -66,7 +67,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     forget.add_argument("group", metavar="GROUP")
     forget.add_argument("topics", metavar="TOPIC", nargs="+")
-    for action in (reset, forget):
+    for action in (reset, forget, dead):
         add_plan_options(action, asks=True)
     add_cluster_options(consume)
     consume.set_defaults(run=run_consume)
@@ -75,10 +76,29 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         (describe, run_describe),
         (reset, run_reset),
         (forget, run_delete_offsets),
+        (dead, run_dead_letters),
     ):
         add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
+
+
+def _add_dead_letters(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> argparse.ArgumentParser:
+    dead = actions.add_parser(
+        "dead-letters",
+        help="show which records are dead and why, or send them to their topic again",
+        description="Shows the dead letters of a share group: the records that were rejected, or "
+        "delivered too often, by the topic that the group's errors.deadletterqueue.topic.name "
+        "names. With --replay, sends each of these records to its topic once more, and no second "
+        "time: topic TOPIC-replayed has the marks.",
+    )
+    dead.add_argument("group", metavar="GROUP")
+    dead.add_argument("--topic", metavar="TOPIC", help="where they are (default: by the config)")
+    dead.add_argument("--replay", action="store_true", help="send the records again")
+    dead.add_argument("--to", metavar="TOPIC", help="send them here, not where they came from")
+    return dead
 
 
 def _add_consume(
@@ -99,7 +119,8 @@ def _add_consume(
         metavar="COMMAND",
         help="run this with each record's value on standard input. Exit code 0 accepts the record, "
         "65 rejects it, any other, and a signal, releases it: it is delivered again, until "
-        "share.delivery.count.limit. 126 and 127 end kwire, for the shell can't run the command. "
+        "share.delivery.count.limit. While it runs, the record's lock is renewed. 126 "
+        "and 127 end kwire, for the shell can't run the command. "
         "KWIRE_TOPIC, KWIRE_PARTITION, KWIRE_OFFSET, KWIRE_DELIVERY and KWIRE_KEY say which "
         "record it is",
     )
@@ -265,6 +286,28 @@ def run_delete_offsets(options: argparse.Namespace) -> int:
             return await delete_share_offsets(cluster, options.group, topics)
 
         return await _carry_out(options, steps, carry_out)
+
+    return run_on_cluster(options, work)
+
+
+def run_dead_letters(options: argparse.Namespace) -> int:
+    """Show dead letters or replay them; returns the exit code."""
+    from kwire.cli.output import wrong
+    from kwire.cli.session import run_on_cluster
+
+    if not options.replay:
+        for name in ("to", "dry_run", "yes"):
+            if getattr(options, name):
+                return wrong(f"--{name.replace('_', '-')} is for --replay")
+
+    async def work(cluster: "Cluster") -> int:
+        from kwire.cli.share_dead_letters import dead_letters, replay, show_letters
+
+        letters = await dead_letters(cluster, options.group, options.topic)
+        if options.replay:
+            return await replay(cluster, letters, options)
+        show_letters(letters, options)
+        return 0
 
     return run_on_cluster(options, work)
 

@@ -6,6 +6,9 @@ Rules:
   accepted, released or rejected by the command's exit code (``OUTCOMES``).
 - Records are acquired as many as there are workers, and acknowledged together. So a program that
   dies loses no more than these, and they are delivered again.
+- While commands run, the locks of their records are renewed (KIP-1222), if the group allows it. If
+  not, or if a broker can't, a command that takes longer than the lock shares its record with
+  another worker, and kwire says so once.
 - What is acquired and not dealt with at the end, as after Ctrl-C, is available again at once.
 - A command that can't run ends the program: it would use up the deliveries of every record.
 """
@@ -31,6 +34,9 @@ from kwire.client.share_member import (
 
 AT_ONCE = 500
 """So many records are acquired at a time for printing; ``max.poll.records`` of Kafka's consumer."""
+
+RENEWALS_PER_LOCK = 3
+"""So often locks are renewed within the time that they last."""
 
 EMPTY_FETCHES = 2
 """``--exit`` ends after so many fetches without a record."""
@@ -82,7 +88,10 @@ async def _deal_with(
     outcomes: dict[Delivery, int] = {}
     try:
         if options.exec:
-            await _run_commands(options.exec, options.workers, found, outcomes)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_renew, member, found)
+                await _run_commands(options.exec, options.workers, found, outcomes)
+                nursery.cancel_scope.cancel()
         else:
             await _print(printer, found, outcomes)
     finally:
@@ -93,6 +102,19 @@ async def _deal_with(
                 text = f"{one.partition} offset {one.record.offset} will be delivered again"
                 print(f"kwire: {text}: {error.message or ''} {error.code.name}", file=sys.stderr)
             counts.update(_DONE[kind] for one, kind in outcomes.items() if one not in errors)
+
+
+async def _renew(member: ShareMember, found: list[Delivery]) -> None:
+    """Renew the locks of records again and again, until cancelled or refused."""
+    while True:
+        await trio.sleep(member.lock_s / RENEWALS_PER_LOCK)
+        with trio.CancelScope(shield=True):  # each request has its answer before the next one
+            errors = await member.renew(found)
+        if errors:
+            one, error = next(iter(errors.items()))
+            text = f"{one.partition} offset {one.record.offset}: the lock can't be renewed"
+            print(f"kwire: {text}: {error.message or ''} {error.code.name}", file=sys.stderr)
+            return
 
 
 async def _print(printer: Printer, found: list[Delivery], outcomes: dict[Delivery, int]) -> None:

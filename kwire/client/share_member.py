@@ -12,6 +12,7 @@ Rules:
 - The member has a share session with each leader. It begins anew when its partitions change, and
   after an error. There is one request to each leader at a time.
 - Offsets that were acquired and have no record, as after compaction, are acknowledged as gaps.
+- Locks are renewed (KIP-1222) while no fetch and no acknowledgement is on its way.
 - An acknowledgement isn't sent twice: if it fails, the record will be delivered again.
 - At the end of the block the sessions are closed: what isn't acknowledged is available again, and
   doesn't count as delivered.
@@ -51,12 +52,15 @@ from kwire.protocol.messages.share_group_heartbeat import (
 from kwire.record.batch import complete_batches
 from kwire.record.records import Record
 
-GAP, ACCEPT, RELEASE, REJECT = 0, 1, 2, 3
+GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 """What a member says of a record; Kafka's numbers."""
 
 WAIT_MS = 500
 MAX_BYTES = 16 * 1024 * 1024
 LEAVE_TIMEOUT_S = 5.0
+FIRST_LOCK_S = 30.0
+"""So long locks last as long as no broker has said anything else."""
+
 _FIRST_PAUSE_S = 0.1
 _WITHOUT_PARTITIONS_S = 0.1
 _JOIN, _LEAVE = 0, -1
@@ -96,6 +100,8 @@ class ShareMember:
     def __init__(self, cluster: Cluster, group: str, topics: Sequence[str]) -> None:
         self.partitions: list[TopicPartition] = []
         """The assignment; other members have the same partitions."""
+        self.lock_s = FIRST_LOCK_S
+        """How long the locks of acquired records last."""
         self._cluster = cluster
         self._group = group
         self._topics = list(topics)
@@ -253,6 +259,7 @@ class ShareMember:
             text = answer.error_message or f"group {self._group}, broker {node}"
             raise KafkaError(ErrorCode(answer.error_code), text)
         session.advance()
+        self.lock_s = answer.acquisition_lock_timeout_ms / 1000 or self.lock_s
         names = {topic_id: name for name, topic_id in self._ids.items()}
         gaps: dict[TopicPartition, list[AckBatch]] = {}
         failure: KafkaError | None = None
@@ -280,8 +287,17 @@ class ShareMember:
 
     # Acknowledging
 
+    async def renew(self, deliveries: Sequence[Delivery]) -> dict[Delivery, KafkaError]:
+        """Begin the locks of records anew (KIP-1222); those for which that failed."""
+        return await self._tell(dict.fromkeys(deliveries, RENEW), renews=True)
+
     async def acknowledge(self, outcomes: Mapping[Delivery, int]) -> dict[Delivery, KafkaError]:
         """Acknowledge records; those for which that failed, which will be delivered again."""
+        return await self._tell(outcomes, renews=False)
+
+    async def _tell(
+        self, outcomes: Mapping[Delivery, int], *, renews: bool
+    ) -> dict[Delivery, KafkaError]:
         told: dict[TopicPartition, list[tuple[Delivery, int]]] = {}
         for delivery, kind in outcomes.items():
             told.setdefault(delivery.partition, []).append((delivery, kind))
@@ -301,7 +317,8 @@ class ShareMember:
                 ]
                 for one, rows in mine.items()
             }
-            for one, error in (await self._acknowledge(node, session, batches)).items():
+            failed = await self._acknowledge(node, session, batches, renews=renews)
+            for one, error in failed.items():
                 errors.update((delivery, error) for delivery, _ in mine[one])
         for one, rows in told.items():  # another member may have it by now
             gone = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{one} has moved")
@@ -309,11 +326,16 @@ class ShareMember:
         return errors
 
     async def _acknowledge(
-        self, node: int, session: _Session, batches: Mapping[TopicPartition, list[AckBatch]]
+        self,
+        node: int,
+        session: _Session,
+        batches: Mapping[TopicPartition, list[AckBatch]],
+        *,
+        renews: bool,
     ) -> dict[TopicPartition, KafkaError]:
         """Acknowledge to one leader; the error of each partition that has one."""
         try:
-            answer = await self._ask_to_acknowledge(node, session, batches)
+            answer = await self._ask_to_acknowledge(node, session, batches, renews=renews)
         except (KafkaError, ClientError) as error:
             self._forget(node)
             code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
@@ -329,7 +351,12 @@ class ShareMember:
         }
 
     async def _ask_to_acknowledge(
-        self, node: int, session: _Session, batches: Mapping[TopicPartition, list[AckBatch]]
+        self,
+        node: int,
+        session: _Session,
+        batches: Mapping[TopicPartition, list[AckBatch]],
+        *,
+        renews: bool = False,
     ) -> ShareAcknowledgeResponse:
         by_id: dict[bytes, list[AcknowledgePartition]] = {}
         for one, mine in batches.items():
@@ -339,6 +366,7 @@ class ShareMember:
             group_id=self._group,
             member_id=self._member_id,
             share_session_epoch=session.epoch,
+            is_renew_ack=renews,
             topics=[
                 AcknowledgeTopic(topic_id=topic_id, partitions=rows)
                 for topic_id, rows in by_id.items()

@@ -116,8 +116,8 @@ def _retried(
     settings: PipelineSettings, given: DeadLetters, topics: Incarnations
 ) -> dict[Partition, OffsetRuns]:
     """The places of all records that went to a retry topic, as far as they are still known."""
+    from kwire.client.moving import marked, read_if_there
     from kwire.spark.broker_offsets import ask_broker
-    from kwire.spark.moving import marked, read_if_there
     from kwire.spark.retries import header_of, marks_topic
 
     found: dict[Partition, set[int]] = {}

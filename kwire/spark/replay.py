@@ -16,6 +16,7 @@ Rules:
 """
 
 import argparse
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from kwire.cli.options import count
 from kwire.cli.output import wrong
 from kwire.client.cluster import Cluster
 from kwire.client.leaders import TopicPartition
+from kwire.client.moving import open_mover
 from kwire.client.offsets import all_or_raise, ends_of, list_offsets, starts_of
 from kwire.schemas.undecodable import REGISTRY
 from kwire.spark import replay_dead_letters
@@ -38,7 +40,6 @@ from kwire.spark.comparison import Partition, claims_of
 from kwire.spark.dead_letter_offsets import dead_letter_offsets
 from kwire.spark.dead_letters import name_of
 from kwire.spark.incarnations import Incarnations
-from kwire.spark.moving import open_mover
 from kwire.spark.odd_records import either_way
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import PipelineSettings
@@ -203,7 +204,7 @@ def replay(
 
 async def mark(cluster: Cluster, marks: str, letters: set[str]) -> None:
     """Mark dead letters as sent; KafkaError."""
-    await (await open_mover(cluster, marks)).mark(letters)
+    await (await open_mover(cluster, marks)).mark(letters, int(time.time() * 1000))
 
 
 def replaced_names(

@@ -47,8 +47,8 @@ from kwire.spark.settings import DeadLetters, PipelineSettings
 if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
     from kwire.client.leaders import TopicPartition
+    from kwire.client.moving import Move
     from kwire.record.records import Headers, Record
-    from kwire.spark.moving import Move
 
 
 class DeadLetter(NamedTuple):
@@ -207,7 +207,7 @@ async def _replay(
     execute: bool,
     sending: Callable[[int, int], object],
 ) -> Replayed:
-    from kwire.spark.moving import marked, open_mover
+    from kwire.client.moving import marked, open_mover
 
     marks = marks_topic(pipeline)
     mover = await open_mover(cluster, marks) if execute else None
@@ -242,8 +242,8 @@ def marks_topic(pipeline: str) -> str:
 
 
 def _move_of(letter: DeadLetter, to: str | None) -> "Move":
+    from kwire.client.moving import Move
     from kwire.client.transactional_producer import NewRecord
-    from kwire.spark.moving import Move
 
     headers = [header for header in letter.headers if not header[0].startswith(PREFIX)]
     headers.append((SOURCE, letter.place.encode()))
@@ -254,7 +254,7 @@ def _move_of(letter: DeadLetter, to: str | None) -> "Move":
 async def _with_value(cluster: "Cluster", letter: DeadLetter) -> DeadLetter | None:
     """A dead letter with its value; None if the record can't be read, or its topic deleted it."""
     from kwire.client.leaders import TopicPartition
-    from kwire.spark.moving import read_some
+    from kwire.client.moving import read_some
 
     if letter.error.startswith(RECORD):
         return None  # without key and value it would be a tombstone
@@ -287,7 +287,7 @@ async def _read(
     cluster: "Cluster", settings: DeadLetters, take: Callable[[DeadLetter], None]
 ) -> None:
     """Hand on all dead letters."""
-    from kwire.spark.moving import partitions_of, read_all
+    from kwire.client.moving import partitions_of, read_all
 
     if settings.path:
         for row in _table_rows(settings):

@@ -30,6 +30,7 @@ from kwire.client.cluster import Cluster
 from kwire.client.errors import ClientError
 from kwire.client.group_offsets import commit_offsets, committed_offsets
 from kwire.client.leaders import TopicPartition, first_error
+from kwire.client.moving import Move, Mover, make_topic, open_mover, partitions_of, read_some
 from kwire.client.transactional_producer import NewRecord
 from kwire.errors import KafkaError
 from kwire.record.records import Headers, Record
@@ -43,7 +44,6 @@ from kwire.spark.dead_letters import (
     name_of,
     retry_topic,
 )
-from kwire.spark.moving import Move, Mover, make_topic, open_mover, partitions_of, read_some
 from kwire.spark.settings import Source
 from kwire.spark.source_client import open_source, opener_of
 

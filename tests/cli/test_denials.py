@@ -106,6 +106,7 @@ def _run(server: ServerInThread, line: str) -> int:
         "share describe q",
         "share reset q --topic a-1 --to-beginning",
         "share delete-offsets q a-1",
+        "share dead-letters q --topic a-1",
         "configs describe topic a-1",
         "configs describe group g",
         "configs describe broker 1",

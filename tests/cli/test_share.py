@@ -12,7 +12,7 @@ from kwire.cli import main
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
 from tests.support.share_group import join_share_group
-from tests.support.share_member import ACCEPT, RELEASE
+from tests.support.share_member import ACCEPT, REJECT, RELEASE, acquired
 
 run = partial(trio.to_thread.run_sync, main)
 
@@ -20,7 +20,8 @@ run = partial(trio.to_thread.run_sync, main)
 @pytest.fixture
 async def server(tmp_path: Path):
     """A running broker with the topic ``jobs``."""
-    async with running_server(tmp_path) as running:
+    short_locks = {"group.share.min.record.lock.duration.ms": "1000"}
+    async with running_server(tmp_path, short_locks) as running:
         await running.topic("jobs")
         yield running
 
@@ -212,3 +213,131 @@ async def test_a_record_whose_lock_has_ended_is_told(server, bootstrap, tmp_path
 def test_a_wrong_command_line(options, why, capsys):
     assert main(["share", "consume", "jobs", *options]) == 2
     assert why in capsys.readouterr().err
+
+
+async def test_a_lock_is_renewed_while_its_command_runs(server, bootstrap, tmp_path, capfd):
+    """The command takes longer than the lock, and the record comes to nobody else."""
+    await server.produce("jobs", b"one")
+    await configure(server, "share.auto.offset.reset", "earliest")
+    await configure(server, "share.record.lock.duration.ms", "1000")
+    capfd.readouterr()
+    (tmp_path / "gate").touch()
+    work = f"touch {tmp_path}/begun; while [ -e {tmp_path}/gate ]; do sleep 0.05; done"
+    consume = ["share", "consume", "jobs", "--group", "queue", "-n", "1", *bootstrap]
+
+    def deadline_ms() -> int:
+        [served] = server.broker.share_partitions.loaded_of("queue")
+        [run] = served.share.runs
+        assert run.count == 1
+        return run.deadline_ms
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, [*consume, "--exec", work])
+        await until(lambda: (tmp_path / "begun").exists())
+        first_ms = deadline_ms()
+        await until(lambda: server.broker.share_partitions.now_ms() > first_ms)
+        assert deadline_ms() > first_ms
+        (tmp_path / "gate").unlink()
+    assert capfd.readouterr().err == "kwire: 1 accepted, 0 released, 0 rejected\n"
+
+
+async def test_a_lock_that_may_not_be_renewed_is_told_once(server, bootstrap, tmp_path, capfd):
+    """The record is another worker's after the lock, as without renewals."""
+    await server.produce("jobs", b"one")
+    await configure(server, "share.auto.offset.reset", "earliest")
+    await configure(server, "share.record.lock.duration.ms", "1000")
+    await configure(server, "share.renew.acknowledge.enable", "false")
+    capfd.readouterr()
+    told = ""
+
+    def is_told() -> bool:
+        nonlocal told
+        told += capfd.readouterr().err
+        return "can't be renewed" in told
+
+    (tmp_path / "gate").touch()
+    work = f"while [ -e {tmp_path}/gate ]; do sleep 0.05; done"
+    consume = ["share", "consume", "jobs", "--group", "queue", "-n", "1", *bootstrap]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, [*consume, "--exec", work])
+        await until(is_told)
+        (tmp_path / "gate").unlink()
+    told += capfd.readouterr().err
+    assert told.count("can't be renewed") == 1
+
+
+async def make_dead(server, *values: bytes, **configs: str) -> None:
+    """Have the group ``queue`` reject all records that are written now."""
+    for name, value in ({"topic.name": "dlq.jobs"} | configs).items():
+        await configure(server, f"errors.deadletterqueue.{name}", value)
+    if "dlq.jobs" not in server.broker.image.topics_by_name:
+        await server.topic("dlq.jobs", **{"errors.deadletterqueue.group.enable": "true"})
+    member = await join_share_group(server, "queue", "jobs")
+    await server.produce("jobs", *((b"k", value) for value in values), headers=(("h", b"x"),))
+    letters = server.broker.share_partitions.dead_letters
+    before = letters.written
+    [(first, last, _)] = acquired(await member.fetch(wait_ms=5000))
+    await member.acknowledge({0: [(first, last, [REJECT])]})
+    await until(lambda: letters.written == before + len(values))
+    await member.leave()
+
+
+async def test_dead_letters_are_shown_and_sent_again_once(server, bootstrap, capsys):
+    """One has a copy; the other is read from its topic."""
+    await make_dead(server, b"one", **{"copy.record.enable": "true"})
+    await make_dead(server, b"two", **{"copy.record.enable": "false"})
+    capsys.readouterr()
+    show = ["share", "dead-letters", "queue", *bootstrap]
+    assert await run([*show, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [
+        ("jobs", 0, 0),
+        ("jobs", 0, 1),
+    ]
+    assert [(row["cause"], row["deliveries"]) for row in rows] == [("rejected", 1)] * 2
+    assert [(row["copy"], row["replayed"]) for row in rows] == [(True, False), (False, False)]
+    assert await run([*show, "--replay", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "would send 2 records to jobs\n"
+    assert await server.end_offset("jobs") == 2
+    assert await run([*show, "--replay"]) == 0
+    told = capsys.readouterr()
+    assert (told.err, told.out) == (
+        "plan: send 2 records to jobs\n",
+        "done: sent 2 records to jobs\n",
+    )
+    again = [one for one in await server.records("jobs") if one.offset > 1]
+    assert [(one.key, one.value) for one in again] == [(b"k", b"one"), (b"k", b"two")]
+    assert [one.headers for one in again] == [
+        (("h", b"x"), ("kwire.source", b"jobs/0/%d" % offset)) for offset in (0, 1)
+    ]
+    assert await run(show) == 0
+    assert re.search(r"jobs +0 +0 +rejected +1 +yes +yes\n", capsys.readouterr().out)
+    assert await run([*show, "--replay"]) == 0
+    assert "send nothing: no dead letter is left" in capsys.readouterr().err
+
+
+async def test_a_record_that_nobody_has_is_not_sent(server, bootstrap, capsys):
+    """Its topic was created again meanwhile: another record has its offset."""
+    await make_dead(server, b"one", b"two")
+    await server.delete_topic("jobs")
+    await server.topic("jobs")
+    late_ms = server.broker.now_ms() + 1000
+    await server.produce("jobs", b"another", timestamp=late_ms)
+    capsys.readouterr()
+    show = ["share", "dead-letters", "queue", *bootstrap]
+    assert await run([*show, "--replay", "--to", "jobs"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "done: sent 0 records to jobs\n"
+    assert "2 of the records have no copy, and their topic doesn't have them any more" in told.err
+    assert await server.end_offset("jobs") == 1
+
+
+async def test_a_group_without_dead_letters(server, bootstrap, capsys):
+    """It is said what to do for some."""
+    assert await run(["share", "dead-letters", "queue", *bootstrap]) == 1
+    assert "has no topic for dead letters: kwire configs set" in capsys.readouterr().err
+    await server.topic("dlq.jobs")
+    assert await run(["share", "dead-letters", "queue", "--topic", "dlq.jobs", *bootstrap]) == 0
+    assert "group queue has no dead letters in dlq.jobs" in capsys.readouterr().err
+    assert await run(["share", "dead-letters", "queue", "--to", "jobs", *bootstrap]) == 2
+    assert "--to is for --replay" in capsys.readouterr().err

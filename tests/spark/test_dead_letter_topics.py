@@ -11,10 +11,10 @@ from kwire.client.configs import Resource, ResourceType, describe_configs
 from kwire.client.deletion import delete_records
 from kwire.client.group_offsets import commit_offsets
 from kwire.client.leaders import TopicPartition
+from kwire.client.moving import Move, Mover, make_topic, marked, open_mover
 from kwire.client.topics import delete_topics
 from kwire.client.transactional_producer import NewRecord
 from kwire.errors import KafkaError
-from kwire.spark.moving import Move, Mover, make_topic, marked, open_mover
 from kwire.spark.replay_dead_letters import Selection, replay
 from kwire.spark.retries import Retries, open_retries
 from kwire.spark.settings import (

@@ -10,6 +10,7 @@ from kwire.client.cluster import open_cluster
 from kwire.client.configs import Change, Resource, ResourceType, alter_configs
 from kwire.client.deletion import delete_records
 from kwire.client.leaders import TopicPartition
+from kwire.client.moving import marked
 from kwire.client.producer import produce
 from kwire.client.topics import create_topics
 from kwire.record.records import BatchBuilder
@@ -17,7 +18,6 @@ from kwire.spark import expire, replay
 from kwire.spark.batch import OffsetRange
 from kwire.spark.broker_offsets import ask_broker
 from kwire.spark.incarnations import Incarnations
-from kwire.spark.moving import marked
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import PipelineSettings, SinkSettings, Source, WrongSetting
 from kwire.spark.storage import LocalStorage

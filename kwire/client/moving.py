@@ -10,7 +10,6 @@ Rules:
 - The marks topic is compacted and has one partition: each mark stays, but its doubles are removed.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -75,10 +74,12 @@ class Mover:
                 handled(number)
         return count + await self._send_part(part)
 
-    async def mark(self, names: Iterable[str]) -> None:
-        """Mark records that needn't be sent any more; KafkaError."""
+    async def mark(self, names: Iterable[str], now_ms: int) -> None:
+        """Mark records that needn't be sent any more; KafkaError.
+
+        ``now_ms`` is the date of the marks, in ms since the epoch.
+        """
         new = sorted(set(names) - self.sent)
-        now_ms = int(time.time() * 1000)
         for first in range(0, len(new), _PER_TRANSACTION):
             part = new[first : first + _PER_TRANSACTION]
             marks = [NewRecord(now_ms, name.encode(), b"replaced") for name in part]
