@@ -65,6 +65,7 @@ COMMANDS = {
             "seq 1000 | kwire produce orders",
             "kwire produce orders lines.txt --key-separator : --create",
             "kwire produce orders records.json --format json --compression zstd",
+            "kwire produce orders values.json --schema orders.avsc",
         ),
     ),
     "consume": Command(

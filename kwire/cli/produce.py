@@ -10,6 +10,8 @@ Rules:
 - A batch whose answer is lost is written again, so its records may be there twice.
 - Only with ``--create`` is a missing topic created: a mistyped name makes none, whatever
   ``auto.create.topics.enable`` says.
+- With ``--schema`` a value is JSON, and is written by the schema of a registry; ``--key-schema``
+  does so with the key.
 - The first error stops the command. It names the line, and how many records were written before.
 """
 
@@ -19,8 +21,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kwire.cli.options import add_cluster_options, count, header
+from kwire.cli.schemas import DEFAULT_URL
 
 if TYPE_CHECKING:
+    from kwire.cli.schema_encoding import SchemaEncoding
     from kwire.client.cluster import Cluster
 
 FORMATS = ("line", "json", "raw")
@@ -79,6 +83,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help=f"the size of a batch before compression (default: {DEFAULT_BATCH_BYTES})",
     )
     writing.add_argument("-q", "--quiet", action="store_true", help="no count and no progress")
+    schemas = produce.add_argument_group("by schemas of a registry; keys and values are JSON")
+    named = "a file (.avsc, .proto, .json), which is registered, or a subject"
+    schemas.add_argument("--schema", metavar="SCHEMA", help=f"of values: {named}")
+    schemas.add_argument("--key-schema", metavar="SCHEMA", help=f"of keys: {named}")
+    schemas.add_argument(
+        "--registry",
+        metavar="URL",
+        default=DEFAULT_URL,
+        help=f"its address, also http://USER:PASSWORD@HOST (default: {DEFAULT_URL})",
+    )
     add_cluster_options(produce)
     produce.set_defaults(run=run)
 
@@ -102,8 +116,9 @@ async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
     from kwire.cli.record_input import read_inputs
     from kwire.cli.session import CommandError
 
+    encoding = await _encoding(options)
     partitions = await _partitions(cluster, options)
-    producer = LineProducer(cluster, options, partitions)
+    producer = LineProducer(cluster, options, partitions, encoding)
     try:
         await read_inputs(options, producer.put)
     except CommandError:  # its text says how many records were written
@@ -113,6 +128,24 @@ async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
         raise
     await producer.finish()
     return 0
+
+
+async def _encoding(options: argparse.Namespace) -> "SchemaEncoding | None":
+    """What writes by schemas; None without the options for it; CommandError."""
+    if options.schema is None and options.key_schema is None:
+        return None
+    from importlib.util import find_spec
+
+    import trio
+
+    from kwire.cli.session import CommandError
+    from kwire.config.extras import needs
+
+    if find_spec("confluent_kafka") is None:
+        raise CommandError(f"--schema {needs('schemas', 'confluent-kafka')}")
+    from kwire.cli.schema_encoding import SchemaEncoding
+
+    return await trio.to_thread.run_sync(SchemaEncoding, options)
 
 
 async def _partitions(cluster: "Cluster", options: argparse.Namespace) -> list[int]:

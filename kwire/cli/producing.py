@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -17,6 +18,9 @@ from kwire.errors import KafkaError
 from kwire.record.compression import BY_NAME, Compression
 from kwire.record.records import BatchBuilder, Headers
 
+if TYPE_CHECKING:
+    from kwire.cli.schema_encoding import SchemaEncoding
+
 _ACKS = {"all": -1, "1": 1, "0": 0}
 _OVERHEAD_BYTES = 32
 
@@ -25,8 +29,13 @@ class LineProducer:
     """Writes a record for each line to one topic."""
 
     def __init__(
-        self, cluster: Cluster, options: argparse.Namespace, partitions: list[int]
+        self,
+        cluster: Cluster,
+        options: argparse.Namespace,
+        partitions: list[int],
+        encoding: "SchemaEncoding | None" = None,
     ) -> None:
+        self._encoding = encoding
         self._cluster = cluster
         self._options = options
         self._partitions = partitions
@@ -53,6 +62,8 @@ class LineProducer:
         for place, line in enumerate(piece.lines):
             try:
                 record = self._record(line)
+                if self._encoding is not None:
+                    record = self._encoding.encoded(record)
                 partition = self._partition_of(record)
             except RecordLineError as error:
                 await self._flush()

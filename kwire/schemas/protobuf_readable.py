@@ -1,17 +1,56 @@
 """Messages of Protobuf as what JSON has, for people to read, by the library of Protobuf.
 
-Its parser limits the depth of nesting to 100, and lengths to the bytes of the value. It needs the
-packages ``protobuf`` and ``grpcio-tools``, which compiles the text of a schema in a process.
+And messages from such JSON, for ``kwire produce``. Its parser limits the depth of nesting to 100,
+and lengths to the bytes of the value. It needs the packages ``protobuf`` and ``grpcio-tools``,
+which compiles the text of a schema in a process.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from kwire.schemas.protobuf_compiler import compile_text
-from kwire.schemas.undecodable import Undecodable
+from kwire.schemas.undecodable import Undecodable, Unwritable, WrongSchema
 
 Read = Callable[[tuple[int, ...], bytes], tuple[str, Any]]
 """From the path of a message in its schema, and its bytes, to its name and its fields."""
+
+
+Write = Callable[[Any], bytes]
+"""From the fields of the schema's first message, as JSON has them, to its bytes; Unwritable."""
+
+
+def writer(text: str, used: Iterable[tuple[str, str]]) -> Write:
+    """A writer of the first message of a schema; WrongSchema, as for ``reader``."""
+    own, pool = _compiled(text, used)
+    if not own.message_type:
+        raise WrongSchema("it has no message")
+    from google.protobuf import json_format, message_factory
+
+    name = ".".join(filter(None, (own.package, own.message_type[0].name)))
+    message_class = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+    def write(value: Any) -> bytes:
+        if not isinstance(value, dict):
+            raise Unwritable(f"{value!r:.60} is no object, as a message {name} is")
+        try:
+            message = json_format.ParseDict(value, message_class(), descriptor_pool=pool)
+        except json_format.ParseError as error:
+            raise Unwritable(f"it is no message {name}: {error}") from error
+        return bytes(message.SerializeToString(deterministic=True))
+
+    return write
+
+
+def _compiled(text: str, used: Iterable[tuple[str, str]]) -> tuple[Any, Any]:
+    """The file of a schema, and the pool with all types; WrongSchema."""
+    descriptors = compile_text(text, tuple(used))
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
+    pool = descriptor_pool.DescriptorPool()
+    for file in files:
+        pool.Add(file)
+    return files[-1], pool
 
 
 def reader(text: str, used: Iterable[tuple[str, str]]) -> Read:
@@ -19,14 +58,8 @@ def reader(text: str, used: Iterable[tuple[str, str]]) -> Read:
 
     Raises WrongSchema, also without grpcio-tools.
     """
-    descriptors = compile_text(text, tuple(used))
-    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
-
-    files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
-    pool = descriptor_pool.DescriptorPool()
-    for file in files:
-        pool.Add(file)
-    own = files[-1]
+    own, pool = _compiled(text, used)
+    from google.protobuf import json_format, message_factory
 
     def name_of(indexes: tuple[int, ...]) -> str:
         names, messages = [own.package] if own.package else [], own.message_type

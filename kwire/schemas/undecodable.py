@@ -36,6 +36,10 @@ class Undecodable(Exception):
         return (self.kind + line).encode("utf-8", "backslashreplace").decode()[:MAX_CHARS]
 
 
+class Unwritable(ValueError):
+    """A value of JSON that doesn't fit its schema: where, and why."""
+
+
 class NotYet(Undecodable):
     """A value that may be decoded later."""
 
