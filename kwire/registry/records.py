@@ -151,9 +151,16 @@ def described(schema: Schema) -> Body:
 
 
 def more_of(body: Mapping[str, Any], *names: str) -> str:
-    """Other properties of a schema, as ``Schema.more`` has them; by default all unknown ones."""
+    """Other properties of a schema, as ``Schema.more`` has them; by default all unknown ones.
+
+    Raises InvalidRecord.
+    """
     found = names or sorted(set(body) - _KNOWN)
-    return json.dumps({name: body[name] for name in found if body.get(name) is not None})
+    more = {name: body[name] for name in found if body.get(name) is not None}
+    try:
+        return json.dumps(more, allow_nan=False)
+    except ValueError:
+        raise InvalidRecord("it has a number that JSON hasn't, such as 1e999") from None
 
 
 def references_of(body: Mapping[str, Any]) -> tuple[Reference, ...]:

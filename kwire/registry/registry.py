@@ -208,9 +208,9 @@ def _registration(subject: str, body: Mapping[str, Any]) -> Registration:
         raise invalid_schema("Empty schema")
     try:
         references = references_of(body)
+        more = more_of(body, "metadata", "ruleSet")
     except InvalidRecord as error:
         raise invalid_schema(str(error)) from error
-    more = more_of(body, "metadata", "ruleSet")
     if len(references) > MAX_REFERENCES or len(more) > MAX_MORE_CHARS:
         raise invalid_schema(
             f"it has more than {MAX_REFERENCES} references, or more than {MAX_MORE_CHARS >> 10} "

@@ -216,9 +216,11 @@ def test_bodies_and_their_types(http: httpx.Client) -> None:
     path, form = "/subjects/x/versions", {"Content-Type": "text/plain"}
     assert http.post(path, content=body, headers=form).status_code == 415
     assert http.post(path, content="{", headers={"Content-Type": V1_JSON}).status_code == 400
-    for one in ("NaN", "-Infinity", "1e999"):
+    for one, status in (("NaN", 400), ("-Infinity", 400), ("1e999", 422)):
         extra = f'{{"schema":"\\"int\\"","metadata":{{"properties":{{"a":{one}}}}}}}'
-        assert http.post(path, content=extra, headers={"Content-Type": V1_JSON}).status_code == 400
+        assert (
+            http.post(path, content=extra, headers={"Content-Type": V1_JSON}).status_code == status
+        )
     deep = "[" * 100_000
     assert http.post(path, content=deep, headers={"Content-Type": V1_JSON}).status_code == 400
 
