@@ -66,7 +66,7 @@ def test_messages_by_their_path_in_the_schema() -> None:
 def test_a_schema_that_does_not_compile() -> None:
     """The first line of the compiler says why."""
     with SchemaRegistry() as server:
-        number = server.register("a", 'syntax = "proto3"; message A { B b = 1; }', PROTOBUF)
+        number = server.keep("a", 'syntax = "proto3"; message A { B b = 1; }', PROTOBUF)
         values = ReadableValues(RegistrySettings(server.url, attempts=1))
         values.learn([number], time.monotonic() + 60)
         with pytest.raises(
