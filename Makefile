@@ -84,7 +84,7 @@ check: $(VENV)/.test ## format, lint, types, structure and unit tests but for th
 	$(BIN)/pytest $(QUIET) $(UNIT) $(PARALLEL); tests=$$?; \
 	wait $$types && exit $$tests
 
-processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
+processes: $(VENV)/.test ## tests that take seconds: in other programs (builds, stock clients, the pytest plugin), in whole clusters, in meters
 	$(BIN)/pytest $(QUIET) tests -m "processes and not worst_cases" $(PARALLEL) $(ARGS)
 
 newest-python: $(VENV)/.test ## unit tests of `make check` on the newest CPython of this machine, in .venv-3.…, but for those of how the sources are written (NEWEST=/path/to/python3)

@@ -71,6 +71,7 @@ if TEMPROOT not in os.environ and takes_files(MEMORY):
 
 
 PROCESSES = (
+    "tests/bench/test_bench.py",
     "tests/cli/test_commands.py",
     "tests/cli/test_journal.py",
     "tests/cli/test_service_manager.py",
@@ -78,14 +79,20 @@ PROCESSES = (
     "tests/log/test_kill.py",
     "tests/mutants/test_trial.py",
     "tests/parts/test_ends.py",
+    "tests/parts/test_parts.py",
     "tests/parts/test_report.py",
+    "tests/performance/test_costs.py",
+    "tests/registry/test_protobuf.py",
+    "tests/registry/test_serving.py",
     "tests/server/test_backup.py",
+    "tests/server/test_bad_input.py",
     "tests/server/test_cluster_kills.py",
     "tests/server/test_crash_in_transactions.py",
     "tests/simulation/test_checks.py",
     "tests/simulation/test_cluster.py",
     "tests/simulation/test_in_sync.py",
     "tests/simulation/test_scenarios.py",
+    "tests/spark/test_dead_letter_topics.py",
     "tests/test_cli.py",
     "tests/test_cli_doc.py",
     "tests/test_deploy.py",
@@ -93,6 +100,9 @@ PROCESSES = (
     "tests/test_plain_install.py",
     "tests/test_readme.py",
     "tests/testing/faults/test_clients.py",
+    "tests/testing/faults/test_elsewhere.py",
+    "tests/testing/test_kafka_cluster.py",
+    "tests/testing/test_kafka_secured.py",
     "tests/testing/test_process.py",
     "tests/testing/test_pytest_plugin.py",
     "tests/testing/test_recipes.py",
@@ -102,9 +112,9 @@ PROCESSES = (
     "tests/workers/test_processes.py",
     "tests/workers/test_secured.py",
 )
-"""Tests that spend seconds in other programs (builds, stock clients, brokers, runs of pytest), and
-simulated clusters, which take seconds each. `make processes` runs them; `make check` leaves them
-out, because it is for before every commit."""
+"""Tests that spend seconds: in other programs (builds, compilers, stock clients, brokers, runs of
+pytest), in whole clusters, in meters. `make processes` runs them; `make check` leaves
+them out, because it is for before every commit."""
 
 WORST_CASES = (
     "tests/budget/test_freeing.py",
