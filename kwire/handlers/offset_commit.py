@@ -7,14 +7,12 @@ Before version 5, a client may say how long to keep its offsets. Offsets of more
 partitions are written in pieces, and each piece succeeds or fails as a whole.
 """
 
-from collections.abc import Sequence
-
 from kwire.coordinator.effects import Effects
-from kwire.coordinator.group import Committer
 from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.offset_writes import write_offsets
 from kwire.handlers.lib.rights import GROUP, READ, each, once
 from kwire.handlers.lib.slices import PIECE, give_way, pieces
 from kwire.protocol.messages.offset_commit import (
@@ -57,7 +55,8 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
         if not piece:
             break
         try:
-            _commit(request, context, piece)
+            home = context.broker.groups.coordinator_or_empty(request.group_id)
+            write_offsets(request, context, home, piece, Effects())
         except KafkaError as error:
             # The response has no field for an error of the whole request.
             for answer, _, _ in piece:
@@ -115,28 +114,3 @@ def _value(
 def _expiry_ms(now_ms: int, keep_ms: int) -> int:
     """When an offset expires whose client sets its retention time (versions 2 to 4)."""
     return max(0, min(now_ms + keep_ms, LATEST_MS))
-
-
-def _commit(
-    request: OffsetCommitRequest, context: RequestContext, accepted: Sequence[AcceptedOffset]
-) -> None:
-    home = context.broker.groups.coordinator_or_empty(request.group_id)
-    committed = home.coordinator.committed
-    committer = Committer(
-        request.member_id,
-        request.generation_id_or_member_epoch,
-        request.group_instance_id,
-        context.api_version,
-    )
-    committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
-    effects = Effects()
-    for answer, topic, value in accepted:
-        committed.check_commit_of(
-            request.group_id, committer, topic, value.topic_id, answer.partition_index
-        )
-    for answer, topic, value in accepted:
-        try:
-            committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
-        except KafkaError as error:
-            answer.error_code = error.code
-    home.carry_out(effects)

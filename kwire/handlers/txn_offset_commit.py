@@ -11,14 +11,13 @@ more than ``PIECE`` partitions are written in pieces.
 from collections.abc import Sequence
 
 from kwire.broker.flusher import Flush
-from kwire.broker.groups import LoadedCoordinator
 from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.effects import Effects
-from kwire.coordinator.group import Committer
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.offset_writes import write_offsets
 from kwire.handlers.lib.rights import GROUP, READ, TRANSACTIONAL_ID, WRITE, each, once
 from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
 from kwire.handlers.lib.waiting import later
@@ -126,34 +125,8 @@ async def _commit(
         await later(awaited.wait)
         home = context.broker.groups.coordinator(request.group_id)
     home.partition.log.producers.check_epoch(*producer)
-    _write(request, context, home, accepted)
-
-
-def _write(
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
-    home: LoadedCoordinator,
-    accepted: Sequence[AcceptedOffset],
-) -> None:
-    committed = home.coordinator.committed
-    committer = Committer(
-        request.member_id,
-        request.generation_id_or_member_epoch,
-        request.group_instance_id,
-        context.api_version,
-        is_transactional=True,
-    )
-    committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
     effects = Effects(producer=ProducerState(request.producer_id, request.producer_epoch))
-    for answer, topic, value in accepted:
-        index = answer.partition_index
-        committed.check_commit_of(request.group_id, committer, topic, value.topic_id, index)
-    for answer, topic, value in accepted:
-        try:
-            committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
-        except KafkaError as error:
-            answer.error_code = error.code
-    home.carry_out(effects)
+    write_offsets(request, context, home, accepted, effects, is_transactional=True)
 
 
 def _support(version: int) -> Support:
