@@ -17,14 +17,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kwire.cli.options import add_cluster_options, count, partition_numbers, positive
+from kwire.cli.options import add_cluster_options, add_printing, count, partition_numbers, positive
 
 if TYPE_CHECKING:
     from kwire.cli.positions import Start
     from kwire.cli.printing import Printer
     from kwire.client.cluster import Cluster
-
-FORMATS = ("value", "key-value", "pretty", "json", "hex", "raw")
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,16 +38,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     ending.add_argument("--follow", action="store_true", help="wait for more, also after --tail")
     ending.add_argument("-n", "--count", metavar="N", type=positive, help="stop after N records")
     _add_selection(consume)
-    printing = consume.add_argument_group("how to print")
-    printing.add_argument(
-        "-f", "--format", choices=FORMATS, default="value", help="default: value, one a line"
-    )
-    printing.add_argument(
-        "--json", dest="format", action="store_const", const="json", help="lines of JSON"
-    )
-    printing.add_argument(
-        "--key-separator", metavar="TEXT", default="\t", help="of key-value (default: a tab)"
-    )
+    printing = add_printing(consume)
     printing.add_argument(
         "--registry",
         metavar="URL",

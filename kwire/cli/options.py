@@ -6,6 +6,9 @@ from datetime import datetime
 
 DEFAULT_TIMEOUT_S = 15.0
 
+FORMATS = ("value", "key-value", "pretty", "json", "hex", "raw")
+"""How records are printed."""
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _MOST_PARTITIONS = 1_000_000
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -41,6 +44,21 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser, what: str = "print one JSON document") -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help=what)
+
+
+def add_printing(consume: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    """The options of a command that prints records; their group."""
+    printing = consume.add_argument_group("how to print")
+    printing.add_argument(
+        "-f", "--format", choices=FORMATS, default="value", help="default: value, one a line"
+    )
+    printing.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="lines of JSON"
+    )
+    printing.add_argument(
+        "--key-separator", metavar="TEXT", default="\t", help="of key-value (default: a tab)"
+    )
+    return printing
 
 
 def seconds(text: str) -> float:

@@ -7,10 +7,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from kwire.cli.group_reset import add_places, add_topics, named_partitions, start_of
-from kwire.cli.options import add_cluster_options, add_json, positive
+from kwire.cli.options import add_cluster_options, add_json, add_printing, positive
 from kwire.cli.planning import add_plan_options
 
-FORMATS = ("value", "key-value", "pretty", "json", "hex", "raw")
 MOST_WORKERS = 64
 
 if TYPE_CHECKING:
@@ -134,16 +133,7 @@ def _add_consume(
     ending = consume.add_argument_group("where to stop")
     ending.add_argument("--exit", action="store_true", help="stop when no record is available")
     ending.add_argument("-n", "--count", metavar="N", type=positive, help="stop after N records")
-    printing = consume.add_argument_group("how to print")
-    printing.add_argument(
-        "-f", "--format", choices=FORMATS, default="value", help="default: value, one a line"
-    )
-    printing.add_argument(
-        "--json", dest="format", action="store_const", const="json", help="lines of JSON"
-    )
-    printing.add_argument(
-        "--key-separator", metavar="TEXT", default="\t", help="of key-value (default: a tab)"
-    )
+    add_printing(consume)
     return consume
 
 

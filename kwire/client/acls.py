@@ -1,7 +1,7 @@
 """ACLs: describe, create, delete. The numbers of types and operations are the protocol's."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kwire.client.cluster import Cluster
 from kwire.client.errors import error_of
@@ -45,18 +45,7 @@ class AclFilter(NamedTuple):
 
 async def describe_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     """The ACLs that a filter matches, sorted; KafkaError."""
-    answer = await cluster.ask(
-        DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        ),
-        DescribeAclsResponse,
-    )
+    answer = await cluster.ask(DescribeAclsRequest(**_filter(wanted)), DescribeAclsResponse)
     error = error_of(answer.error_code, answer.error_message, "the ACLs")
     if error is not None:
         raise error
@@ -97,19 +86,19 @@ async def create_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError 
 
 async def delete_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
     """Delete exactly these ACLs; the error of each, None after success."""
-    request = DeleteAclsRequest(
-        filters=[
-            DeleteAclsFilter(
-                resource_type_filter=acl.resource_type,
-                resource_name_filter=acl.name,
-                pattern_type_filter=acl.pattern_type,
-                principal_filter=acl.principal,
-                host_filter=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            for acl in acls
-        ]
-    )
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter(acl)) for acl in acls])
     answer = await cluster.ask(request, DeleteAclsResponse)
     return [error_of(row.error_code, row.error_message, "the ACL") for row in answer.filter_results]
+
+
+def _filter(wanted: Acl | AclFilter) -> dict[str, Any]:
+    """What a request names of the ACLs that it is about."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
