@@ -280,8 +280,8 @@ clean: ## remove the environments, caches and build output (never kwire-data)
 
 # The environments. A stamp file marks what is installed; a changed lock file installs it again.
 $(BIN)/python: | usable-python
-	@echo "creating $(VENV) with $(PYTHON) …"
-	@$(PYTHON) -m venv $(VENV) || { echo "could not create $(VENV): on Debian and Ubuntu install python3-venv"; exit 1; }
+	@echo "creating $(VENV) with $(PYTHON): some seconds …"
+	@$(PYTHON) -m venv --clear $(VENV) || { echo "could not create $(VENV): on Debian and Ubuntu install python3-venv"; exit 1; }
 
 # Checked before the environment exists, and whenever PYTHON is given: both must be the same Python.
 usable-python:
