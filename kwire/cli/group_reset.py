@@ -124,9 +124,9 @@ async def _refuse_members(cluster: "Cluster", group: str) -> None:
         raise
     if found.type == "share":
         raise CommandError(f"{group} is a share group: kwire share reset sets its start offsets")
-    if found.members:
+    if count := len(found.members):
         raise CommandError(
-            f"group {group} has {len(found.members)} member(s): stop them first; "
+            f"group {group} has {count} member{'s' * (count > 1)}: stop them first; "
             f"kwire groups describe {group} --members shows them"
         )
 

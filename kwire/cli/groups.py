@@ -196,7 +196,7 @@ def run_explain(options: argparse.Namespace) -> int:
         if found.group_type in ("share", ""):  # one that is gone has no type
             for told in await explain_share_group(cluster, options.group, max_ranges=0):
                 events += [(event.at_ms, event.text) for event in told.events]
-        _explain(options, found, sorted(events))
+        _explain(options, found, sorted(events, key=lambda event: event[0]))
         return 0
 
     return run_on_cluster(options, work)

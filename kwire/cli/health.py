@@ -157,7 +157,9 @@ def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
         for t, row in rows
         if row.leader_id >= 0 and len(row.isr_nodes) < len(row.replica_nodes)
     ]
-    topics = f"{len(found.topics)} topics" + ("" if sees_all else " that this user may describe")
+    count, internal = len(found.topics), sum(topic.is_internal for topic in found.topics)
+    topics = f"{count} topic{'s' * (count != 1)}" + (f" ({internal} internal)" if internal else "")
+    topics += "" if sees_all else " that this user may describe"
     have = f"{len(rows) - len(offline)} of {len(rows)} partitions of {topics} have one"
     return [
         Check("leaders", not offline, have, offline, _START_BROKERS if offline else ""),

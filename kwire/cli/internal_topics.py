@@ -29,7 +29,7 @@ async def too_few_brokers(cluster: Cluster, node: int, brokers: int) -> dict[str
         return {}
     return {
         name: f"{name} can't be created: {FACTORS[name]} is {factors[name]}, and the cluster has "
-        f"{brokers} broker(s)"
+        f"{brokers} broker{'s' * (brokers != 1)}"
         for name in missing
         if name in factors and factors[name] > brokers
     }

@@ -2,6 +2,7 @@
 
 import argparse
 import select
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -105,6 +106,15 @@ async def end_without_reader() -> None:
             return
         await trio.lowlevel.wait_readable(watched.fileno())
     raise BrokenPipeError
+
+
+async def end_on_sigterm() -> None:
+    """Raise SystemExit after SIGTERM, so that what was begun is ended as after Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # signals are for the main thread, whose program this is not
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for number in signals:
+            raise SystemExit(128 + number)
 
 
 def _write(content: bytes) -> None:

@@ -5,6 +5,7 @@ registry: what would break, at which path, and for whom.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,13 +101,20 @@ def _run(options: argparse.Namespace) -> int:
     from kwire.cli.output import fail
     from kwire.config.extras import needs
     from kwire.registry.schema_types.parsed import InvalidSchema
-    from kwire.schemas.registry import Registry, RegistryError, RegistrySettings
+    from kwire.schemas.registry import NoRegistryThere, Registry, RegistryError, RegistrySettings
 
     settings = RegistrySettings(options.registry, login_names="--registry http://USER:PASSWORD@…")
     registry = Registry(settings)
     try:
         work: Callable[[argparse.Namespace, Registry], int] = options.work
         return work(options, registry)
+    except NoRegistryThere as error:
+        reason = re.sub(r"^\[Errno -?\d+\] ", "", error.reason)
+        return fail(
+            f"cannot connect to {settings.address}: {reason[:1].lower()}{reason[1:]}; serve a "
+            "registry with kwire serve --registry 127.0.0.1:8081, or name a running one with "
+            "--registry URL"
+        )
     except (RegistryError, InvalidSchema, CommandError) as error:
         return fail(str(error))
     except ModuleNotFoundError as error:

@@ -121,7 +121,14 @@ def _with_command_config(profile: "Profile") -> "tuple[Profile, OpenStream]":
 
 def _said(cause: BaseException, options: argparse.Namespace, *, is_secured: bool) -> str | None:
     """The line about an error of a command; None for one that is a bug."""
-    from kwire.client.errors import BadAnswer, CannotConnect, ClientError, ConnectionLost, NotLetIn
+    from kwire.client.errors import (
+        BadAnswer,
+        CannotConnect,
+        ClientError,
+        ConnectionLost,
+        NotLetIn,
+        OtherProtocol,
+    )
     from kwire.errors import KafkaError
     from kwire.protocol.wire import UnencodableMessage
 
@@ -135,6 +142,8 @@ def _said(cause: BaseException, options: argparse.Namespace, *, is_secured: bool
             )
         case KafkaError():
             return described(cause, options)
+        case OtherProtocol():
+            return str(cause)
         case BadAnswer() | ConnectionLost() if not is_secured:
             return (
                 f"{cause}; is it a Kafka broker? If its listener has TLS or a login, name a file "
@@ -200,6 +209,8 @@ def described(error: "KafkaError", options: argparse.Namespace, name: str = "") 
     """An error of Kafka's with what to do next; ``name`` is what it is about, if that is known."""
     from kwire.cli.denials import remedy
 
+    if error.code.name == "SECURITY_DISABLED":
+        return f"{HINTS[error.code.name]} ({error.code.name})"  # the message says the same
     said = error.message.rstrip(".")
     text = f"{said}: {error.code.name}" if said else error.code.name
     hint = HINTS.get(error.code.name) or remedy(error, options, name) or _meant(error, options)

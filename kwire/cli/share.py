@@ -158,11 +158,12 @@ def run_consume(options: argparse.Namespace) -> int:
     async def work(cluster: "Cluster") -> int:
         import trio
 
-        from kwire.cli.printing import end_without_reader
+        from kwire.cli.printing import end_on_sigterm, end_without_reader
         from kwire.cli.share_reading import consume
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end_without_reader)
+            nursery.start_soon(end_on_sigterm)
             exit_code = await consume(cluster, options, printer)
             nursery.cancel_scope.cancel()
         return exit_code
@@ -312,9 +313,9 @@ async def _refuse_members(cluster: "Cluster", name: str) -> None:
     from kwire.cli.session import CommandError
 
     group = await _share_group(cluster, name)
-    if group.members:
+    if count := len(group.members):
         raise CommandError(
-            f"group {name} has {len(group.members)} member(s): stop them first; "
+            f"group {name} has {count} member{'s' * (count > 1)}: stop them first; "
             f"kwire share describe {name} --members shows them"
         )
 

@@ -21,8 +21,13 @@ from collections import Counter
 import trio
 
 from kwire.cli.output import CommandError
+from kwire.cli.positions import partitions_of_topics
 from kwire.cli.printing import Printer
 from kwire.client.cluster import Cluster
+from kwire.client.configs import Resource, ResourceType, describe_configs
+from kwire.client.errors import ClientError
+from kwire.client.offsets import ends_of, starts_of
+from kwire.client.share_groups import share_offsets
 from kwire.client.share_member import (
     ACCEPT,
     REJECT,
@@ -31,6 +36,9 @@ from kwire.client.share_member import (
     ShareMember,
     open_share_member,
 )
+from kwire.errors import KafkaError
+
+OFFSET_RESET = "share.auto.offset.reset"
 
 AT_ONCE = 500
 """So many records are acquired at a time for printing; ``max.poll.records`` of Kafka's consumer."""
@@ -55,6 +63,7 @@ async def consume(cluster: Cluster, options: argparse.Namespace, printer: Printe
     counts: Counter[str] = Counter()
     left = options.count
     empty = 0
+    await _tell_of_the_end(cluster, options.group, options.topics)
     try:
         async with open_share_member(cluster, options.group, options.topics) as member:
             while left is None or left > 0:
@@ -75,6 +84,31 @@ async def consume(cluster: Cluster, options: argparse.Namespace, printer: Printe
             told = ", ".join(f"{counts[name]} {name}" for name in _DONE.values())
             print(f"kwire: {told}", file=sys.stderr)
     return 0
+
+
+async def _tell_of_the_end(cluster: Cluster, group: str, topics: list[str]) -> None:
+    """Say of which topics a group without start offsets leaves the present records out.
+
+    Nothing is said if that can't be found out, as without the right to read the group's configs.
+    """
+    try:
+        if await share_offsets(cluster, group):
+            return
+        resource = Resource(ResourceType.GROUP, group)
+        for told in await describe_configs(cluster, resource, [OFFSET_RESET]):
+            if told.value != "latest":
+                return
+        partitions = await partitions_of_topics(cluster, topics)
+        starts, ends = await starts_of(cluster, partitions), await ends_of(cluster, partitions)
+    except (ClientError, KafkaError):
+        return
+    skipped = sorted({one.topic for one in partitions if starts[one] < ends[one]})
+    if skipped:
+        print(
+            f"kwire: {group} begins at the end of {', '.join(skipped)}; to read from the start, "
+            f"end its members and run: kwire share reset {group} --to-beginning",
+            file=sys.stderr,
+        )
 
 
 async def _deal_with(

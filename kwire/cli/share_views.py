@@ -88,7 +88,8 @@ def show_share_partitions(found: dict[str, Any]) -> None:
     _show(
         found["in_flight"],
         "topic partition start end waiting acquired redelivered archived",
-        "no broker has records of the group in memory: no member reads",
+        "no broker has records of the group in memory: "
+        + ("nothing has been read yet" if found["members"] else "no member reads"),
     )
     if found["records"]:
         print()

@@ -19,7 +19,13 @@ from typing import Generic, TypeVar
 
 import trio
 
-from kwire.client.errors import AnswerTimeout, BadAnswer, ClientError, ConnectionLost
+from kwire.client.errors import (
+    AnswerTimeout,
+    BadAnswer,
+    ClientError,
+    ConnectionLost,
+    OtherProtocol,
+)
 from kwire.client.settings import ClientSettings
 from kwire.client.transport import Transport
 from kwire.protocol.codec import MalformedRequest, decode
@@ -30,6 +36,13 @@ R = TypeVar("R", bound=Response)
 
 _SIZE_BYTES = 4
 _RECEIVE_BYTES = 64 * 1024
+_OTHER_PROTOCOLS = {
+    b"HTTP": "it answers HTTP: this is a page or a registry, not Kafka's port; the ready line of "
+    "kwire serve names both",
+    b"\x15\x03": "it speaks TLS: name a file of Kafka's client properties with "
+    "security.protocol=SSL, or SASL_SSL, with --command-config",
+}
+"""What a port speaks, by how its answer begins: the second is an alert of TLS."""
 _LARGE_BYTES = 2 * 1024 * 1024
 """A large response first gets this much memory, and then each time as much as has arrived."""
 
@@ -245,6 +258,9 @@ class Connection:
         await self._receive(_SIZE_BYTES)
         size_bytes = int.from_bytes(self._buffer[:_SIZE_BYTES], signed=True)
         if not 0 <= size_bytes <= self.settings.max_response_bytes:
+            for begin, what in _OTHER_PROTOCOLS.items():
+                if self._buffer.startswith(begin):
+                    raise OtherProtocol(self.address, what)
             text = (
                 f"it answers with a frame of {size_bytes} bytes, which is not Kafka's protocol "
                 f"or more than the limit of {self.settings.max_response_bytes}"

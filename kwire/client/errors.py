@@ -39,6 +39,10 @@ class BadAnswer(ConnectionLost):
     """The broker sent something that isn't an answer of Kafka's protocol."""
 
 
+class OtherProtocol(BadAnswer):
+    """The port speaks another protocol; the text says which, and what to do."""
+
+
 class NotSupported(ClientError):
     """The broker has no version of the request that this client can send."""
 

@@ -115,6 +115,7 @@ class BrokerConfig(Mapping[str, Value]):
             from kwire.config.providers import resolved
 
             properties = resolved(properties)
+        _warn_of_unknown(properties, places or {})  # before the errors: a slip may explain one
         known = settings(BROKER)
         wanted = known.keys() | AUTHORIZER_SETTINGS
         given = {name: text for name, text in properties.items() if name in wanted}
@@ -126,7 +127,7 @@ class BrokerConfig(Mapping[str, Value]):
         }
         config = cls(given, values, _prefixed(properties))
         config._check_together()
-        _warn(properties, config, places or {})
+        _warn_without_effect(properties, config)
         return config
 
     def changed(self, given: Mapping[str, str]) -> "BrokerConfig":
@@ -394,16 +395,23 @@ def _resolve_aliases(given: dict[str, str]) -> None:
         given.setdefault("log.dirs", given["log.dir"])
 
 
-def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[str, str]) -> None:
-    """Log a warning about unknown settings, and about settings that have no effect."""
+def _warn_of_unknown(properties: Mapping[str, str], places: Mapping[str, str]) -> None:
+    """Log a warning about each unknown setting."""
     if properties.keys() <= _MOST_OFTEN_GIVEN:
         return
     from kwire.config.unknown import hint, unknown_names
-    from kwire.config.without_effect import warnings
 
     for name in unknown_names(properties):
         place, shown = places.get(name, ""), name or "without a name"
         log.warning("%ssetting %s is unknown and ignored%s", place, shown, hint(name))
+
+
+def _warn_without_effect(properties: Mapping[str, str], config: BrokerConfig) -> None:
+    """Log a warning about settings that have no effect."""
+    if properties.keys() <= _MOST_OFTEN_GIVEN:
+        return
+    from kwire.config.without_effect import warnings
+
     known, profile = settings(BROKER), profile_of(config.given)
     asked: dict[str, str] = {}
     for name, text in properties.items():

@@ -14,8 +14,13 @@ from dataclasses import dataclass, field
 from kwire.registry.compatibility import Level, violations
 from kwire.registry.names import subject_beside
 from kwire.registry.records import Schema
-from kwire.registry.refusals import invalid_schema
-from kwire.registry.schema_types.parsed import MAX_REFERENCES, InvalidSchema, ParsedSchema
+from kwire.registry.refusals import invalid_schema, no_such_type
+from kwire.registry.schema_types.parsed import (
+    MAX_REFERENCES,
+    InvalidSchema,
+    NoSuchType,
+    ParsedSchema,
+)
 from kwire.registry.schema_types.parsing import parse
 from kwire.registry.state import Place, RegistryState
 
@@ -68,6 +73,8 @@ def parse_tree(tree: SchemaTree) -> ParsedSchema:
     """The parsed schema; Refused (42201)."""
     try:
         return _parse(tree, {})
+    except NoSuchType as error:
+        raise no_such_type(str(error)) from error
     except InvalidSchema as error:
         raise invalid_schema(str(error)) from error
     except RecursionError as error:

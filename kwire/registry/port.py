@@ -4,6 +4,7 @@ It opens with the broker's listeners and answers 503 until the broker serves. We
 imported in that thread, and only if the port is switched on (``kwire.registry.listen``).
 """
 
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import trio
 
 from kwire.config.broker import BrokerConfig
 from kwire.config.exposure import asks_who
-from kwire.config.extras import needs
+from kwire.config.extras import command, needs
 from kwire.metadata.image import MetadataImage
 from kwire.web.cross_loop_calls import BrokerCalls, NotServing, Observed
 from kwire.web.port_thread import PortError, PortThread, bind, missing_of
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from kwire.registry.topic_journal import TopicJournal
     from kwire.web.guard import App
 
+log = logging.getLogger(__name__)
+
 PACKAGES = ("h11",)
+OF_TYPES = {"JSON Schema": ("jsonschema_rs", "referencing"), "Protobuf": ("grpc_tools",)}
+"""The modules without which the registry refuses schemas of a type; Avro needs none."""
 OPTION = "--registry HOST:PORT (kwire.registry.listen)"
 
 
@@ -43,6 +48,11 @@ class RegistryPort:
         assert address is not None
         if missing := missing_of(PACKAGES):
             raise PortError(f"the schema registry {needs('registry', *missing)}")
+        for name, modules in OF_TYPES.items():
+            if missing_of(modules):
+                log.warning(
+                    "the schema registry has no %s: to have it, %s", name, command("registry")
+                )
         self._logins = self._logins_of(config)
         self._bound = bind(address, "the schema registry", OPTION)
         self._thread = PortThread("schema registry", self._bound)

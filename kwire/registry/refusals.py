@@ -85,6 +85,11 @@ def invalid_schema(why: str) -> Refused:
     return Refused(42201, f"Invalid schema: {why}")
 
 
+def no_such_type(why: str) -> Refused:
+    """The registry has no such type of schemas; the code is that of an invalid schema."""
+    return Refused(42201, f"this registry has no {why}")
+
+
 def invalid_version(version: str) -> Refused:
     """The version is no number and not ``latest``."""
     text = f"The specified version '{version}' is not a valid version id. Allowed values are "

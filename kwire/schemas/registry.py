@@ -61,6 +61,14 @@ class RegistryAway(RegistryError):
     """The registry doesn't answer at the moment."""
 
 
+class NoRegistryThere(RegistryAway):
+    """Nothing takes connections at the address; ``reason`` says why, in the system's words."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 class NoSuchSchema(RegistryError):
     """The registry has no such id, subject or version."""
 
@@ -226,7 +234,10 @@ class Registry:
             raise RegistryRefuses(f"{text}; {self._hint}") from error
         except _no_answer() as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise RegistryAway(f"no answer from {where}, asked for {what}: {reason}") from error
+            text = f"no answer from {where}, asked for {what}: {reason}"
+            if type(error).__name__ == "ConnectError":
+                raise NoRegistryThere(text, reason) from error
+            raise RegistryAway(text) from error
         except ValueError as error:
             raise RegistryRefuses(
                 f"{where}, asked for {what}, answers no JSON: is it a schema registry?"

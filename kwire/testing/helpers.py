@@ -142,10 +142,14 @@ class Helpers(ABC):
 
     def produce(self, topic: str, records: Iterable[NewRecord]) -> None:
         """Write records: those with a key by the key's checksum, the others in turn."""
+        __tracebackhide__ = True
         new = _records(records)
         if not new:
             return
-        count = self._partition_counts([topic])[topic]
+        try:
+            count = self._partition_counts([topic])[topic]
+        except KafkaError as error:
+            raise self._with_guess(topic, error) from None
         builders: dict[int, BatchBuilder] = {}
         now_ms = self.now_ms()
         for number, record in enumerate(new):
@@ -176,7 +180,26 @@ class Helpers(ABC):
                 check(partition.error_code, f"{topic}-{partition.index}: {partition.error_message}")
 
     def records(self, topic: str) -> list[Record]:
-        """The records that a consumer with read_committed would get, by partition and offset."""
+        """The records that a consumer with read_committed would get, by partition and offset.
+
+        Raises KafkaError for a topic that doesn't exist, with the name that was probably meant.
+        """
+        __tracebackhide__ = True  # pytest shows the line of the test
+        try:
+            return self._read(topic)
+        except KafkaError as error:
+            raise self._with_guess(topic, error) from None
+
+    def _with_guess(self, topic: str, error: KafkaError) -> KafkaError:
+        """The error; one about a missing topic says which was probably meant."""
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return error
+        from kwire.cli.suggestions import did_you_mean
+
+        guess = did_you_mean(topic, self._partition_counts(None))
+        return KafkaError(error.code, f"there is no topic {topic}{guess}")
+
+    def _read(self, topic: str) -> list[Record]:
         found = []
         for index in range(self._partition_counts([topic])[topic]):
             reader = open_partition(self._data_at_leader(topic, index) / f"{topic}-{index}")
@@ -205,7 +228,7 @@ class Helpers(ABC):
 
     def _records_if(self, topic: str, count: int) -> list[Record]:
         with suppress(KafkaError, FileNotFoundError):  # the topic may still have to be created
-            found = self.records(topic)
+            found = self._read(topic)
             if len(found) >= count:
                 return found
         return []
@@ -414,7 +437,8 @@ class Helpers(ABC):
             starts, ends = self._offsets(shown, EARLIEST), self._offsets(shown, LATEST)
             offsets = ", ".join(f"{one[1]}: {starts[one]} to {ends[one]}" for one in shown)
             more = " …" if count > len(shown) else ""
-            yield f"{topic} ({count} partitions): {offsets}{more}"
+            partitions = f"{count} partition{'s' * (count != 1)}"
+            yield f"{topic} ({partitions}): {offsets}{more}"
         if len(counts) > TOPICS_DESCRIBED:
             yield f"… and {len(counts) - TOPICS_DESCRIBED} more topics"
 

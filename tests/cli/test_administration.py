@@ -134,6 +134,17 @@ async def test_a_password_is_typed_twice(
     await shell("topics", "list")
 
 
+async def test_a_broker_without_an_authorizer_says_so_once(tmp_path: Path, capsys) -> None:
+    """With what to do about it, before the protocol's name of the error."""
+    async with running_server(tmp_path) as server:
+        words = ["acls", "list", "-b", f"{server.host}:{server.port}"]
+        assert await trio.to_thread.run_sync(partial(main, words)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("kwire: the brokers have no authorizer, so everybody may do everything")
+    assert said.count("authorizer") == 1
+    assert said.endswith(" (SECURITY_DISABLED)\n")
+
+
 async def test_rights_are_added_listed_and_removed(shell: Shell) -> None:
     """Names with a star are prefixes; only what is named is removed."""
     command = ("acls", "add", "alice", "READ,Describe", "topic:orders", "group:billing-*")

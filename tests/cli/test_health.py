@@ -1,6 +1,7 @@
 """``kwire health`` says what is wrong, and what it could not look at."""
 
 import json
+import re
 from argparse import Namespace
 from functools import partial
 from random import Random
@@ -60,6 +61,16 @@ async def test_a_broker_that_serves_is_healthy(tmp_path, capsys):
     assert "ok   metadata      1 of 1 brokers reach it\n" in said
     assert "broker 1 takes groups" in said
     assert said.endswith("\nhealthy\n")
+
+
+async def test_internal_topics_are_told_apart(tmp_path, capsys):
+    """Their many partitions would else seem to be the user's."""
+    async with running_server(tmp_path) as running:
+        await running.topic("orders")
+        assert await _health(running) == 0  # the question for a coordinator makes its topic
+        capsys.readouterr()
+        assert await _health(running) == 0
+    assert re.search(r"(\d+) of \1 partitions of 2 topics \(1 internal\)", capsys.readouterr().out)
 
 
 async def test_cordoned_data_directories_are_noted(tmp_path, capsys):
@@ -127,7 +138,7 @@ async def test_partitions_without_a_leader_are_named_with_what_to_do(tmp_path, c
         await running.broker.commit(lambda _: [TopicCreated(topic)])
         assert await _health(running) == 1
     said = capsys.readouterr().out
-    assert "partitions of 1 topics have one: t-0; start the brokers of their replicas" in said
+    assert "partitions of 1 topic have one: t-0; start the brokers of their replicas" in said
 
 
 async def test_a_broker_alone_needs_no_more_brokers_for_its_internal_topics(tmp_path, capsys):
@@ -175,7 +186,7 @@ async def test_internal_topics_that_need_more_brokers(nursery, autojump_clock):
     async with open_cluster([("h", 1)], ClientSettings(), few.open, Random(1)) as cluster:
         assert await too_few_brokers(cluster, 1, 3) == {}
         assert await too_few_brokers(cluster, 1, 2) == {
-            name: f"{name} can't be created: {setting} is 3, and the cluster has 2 broker(s)"
+            name: f"{name} can't be created: {setting} is 3, and the cluster has 2 brokers"
             for name, setting in FACTORS.items()
         }
         few.errors["__consumer_offsets"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

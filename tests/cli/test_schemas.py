@@ -8,6 +8,7 @@ import pytest
 
 from kwire.cli import main
 from kwire.testing.schema_registry import SchemaRegistry
+from tests.support.ports import free_port
 
 MISSING = "field 'price' of record Order has no default, and the old schema has no such field"
 
@@ -53,6 +54,16 @@ def test_list_and_get(at, capsys):
     assert "answers 404" in capsys.readouterr().err
     assert main(["schemas", "get", *at]) == 1
     assert "name a subject, or give --id" in capsys.readouterr().err
+
+
+def test_a_registry_that_is_not_there(capsys):
+    """The error is one line that says what to do."""
+    port = free_port()
+    assert main(["schemas", "list", "--registry", f"http://127.0.0.1:{port}"]) == 1
+    assert capsys.readouterr().err == (
+        f"kwire: cannot connect to http://127.0.0.1:{port}: connection refused; serve a registry "
+        "with kwire serve --registry 127.0.0.1:8081, or name a running one with --registry URL\n"
+    )
 
 
 def test_register(at, tmp_path, capsys):

@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import trio
 
 from kwire.cli import main
+from kwire.cli.share_views import show_share_partitions
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
 from tests.support.share_group import join_share_group
@@ -83,7 +86,7 @@ async def test_offsets_are_set_and_deleted_with_a_plan(server, bootstrap, capsys
     await member.fetch(max_records=3)
     for command in (["reset", "queue", "--to-end"], ["delete-offsets", "queue", "jobs"]):
         assert await run(["share", *command, *bootstrap]) == 1
-        assert "group queue has 1 member(s): stop them first" in capsys.readouterr().err
+        assert "group queue has 1 member: stop them first" in capsys.readouterr().err
     await member.leave()
     reset = ["share", "reset", "queue", "--to-offset", "4", *bootstrap]
     assert await run([*reset, "--dry-run"]) == 0
@@ -129,6 +132,50 @@ async def test_a_queue_is_printed_once(server, bootstrap, capfdbinary):
     assert capfdbinary.readouterr().out == b"2\n3\n4\n"
     assert await run([*consume, "--exit"]) == 0
     assert capfdbinary.readouterr().out == b""
+
+
+async def test_a_new_group_says_that_it_begins_at_the_end(server, bootstrap, capsys):
+    """With the command that has it read from the start; a topic without records is not named."""
+    await server.topic("empty")
+    await server.produce("jobs", b"0", b"1")
+    consume = ["share", "consume", "jobs", "empty", "--group", "queue", "--exit", *bootstrap]
+    assert await run(consume) == 0
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert "kwire: queue begins at the end of jobs; to read from the start, end its" in found.err
+    reset = found.err.strip().split("run: kwire ")[1].split()
+    assert await run([*reset, "--yes", *bootstrap]) == 0
+    capsys.readouterr()
+    assert await run(consume) == 0
+    assert "begins at the end" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("members", "why"), [([], "no member reads"), ([{}], "nothing has been read yet")]
+)
+def test_a_queue_without_records_in_memory(members, why, capsys):
+    """That its members read nothing yet is something else than that there are none."""
+    show_share_partitions({"members": members, "in_flight": [], "records": [], "has_more": False})
+    assert why in capsys.readouterr().err
+
+
+async def test_a_member_that_is_to_end_leaves_its_group(server, bootstrap, capsys):
+    """After SIGTERM, as after Ctrl-C: others need not wait for its session to end."""
+
+    async def members() -> int:
+        await run(["share", "list", "--json", *bootstrap])
+        return sum(row["members"] for row in json.loads(capsys.readouterr().out))
+
+    command = [sys.executable, "-m", "kwire", "share", "consume", "jobs", "-g", "queue", *bootstrap]
+    ending = await trio.lowlevel.open_process(command)
+    try:
+        with trio.fail_after(30):
+            while not await members():
+                pass  # each look asks the broker
+    finally:
+        ending.terminate()
+    assert await ending.wait() == 128 + signal.SIGTERM
+    assert await members() == 0
 
 
 async def test_a_command_decides_by_its_exit_code(server, bootstrap, tmp_path, capfd):

@@ -149,7 +149,9 @@ async def test_a_caller_that_gives_up_does_not_disturb_the_others(nursery, autoj
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"HTTP/1.1 400 Bad Request", "not Kafka's protocol"),
+        (b"HTTP/1.1 400 Bad Request", "it answers HTTP: this is a page or a registry"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "it speaks TLS: name a file"),
+        (b"SSH-2.0-x", "not Kafka's protocol"),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", "another number"),
         (b"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00", "is malformed"),

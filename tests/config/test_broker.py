@@ -92,6 +92,13 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
     assert config["num.partitions"] == 1
 
 
+def test_an_unknown_name_warns_although_a_value_is_wrong(caplog):
+    """All that is wrong is told at once."""
+    with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="whole number"):
+        BrokerConfig.load({"num.partition": "4", "num.partitions": "abc"})
+    assert "setting num.partition is unknown" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("properties", "problem"),
     [

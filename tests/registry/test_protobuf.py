@@ -1,11 +1,15 @@
 """Schemas of Protobuf: what is one, what makes two the same, what reads what, and hostile ones."""
 
+import sys
 from base64 import b64encode
 from functools import cache
 
 import pytest
 
 from kwire.registry.compatibility import incompatibilities
+from kwire.registry.parsing import SchemaTree, parse_tree
+from kwire.registry.records import Schema
+from kwire.registry.refusals import Refused
 from kwire.registry.schema_types.parsed import InvalidSchema, ParsedSchema
 from kwire.registry.schema_types.parsing import PROTOBUF, parse
 from kwire.registry.schema_types.protobuf import ProtobufSchema
@@ -226,3 +230,14 @@ def test_a_hostile_descriptor_is_refused() -> None:
     file.dependency.append("/etc/passwd")
     with pytest.raises(InvalidSchema, match="imports /etc/passwd, which isn't among its ref"):
         parse(PROTOBUF, b64encode(file.SerializeToString()).decode())
+
+
+def test_a_registry_without_protobuf_does_not_blame_the_schema(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor does it call a schema invalid that it can't read."""
+    tree = SchemaTree(Schema("PROTOBUF", 'syntax = "proto3"; message Lacking {}'), {})
+    for module in ("grpc_tools", "google.protobuf"):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(Refused, match=r"^this registry has no Protobuf: it needs the package"):
+            parse_tree(tree)

@@ -1,6 +1,7 @@
 """The registry beside the topics: served by a broker, kept in ``_schemas``."""
 
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -242,3 +243,18 @@ async def test_the_page_of_this_broker_reads_values_by_its_schemas(tmp_path: Pat
             with trio.fail_after(30):
                 while "&#34;Porto&#34;" not in (await page.get(url)).text:
                     pass
+
+
+async def test_types_that_are_missing_are_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not only when somebody registers such a schema."""
+    for module in ("jsonschema_rs", "grpc_tools"):
+        monkeypatch.setitem(sys.modules, module, None)
+    async with registry_server(tmp_path):
+        pass
+    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert [one.split(":")[0] for one in told if "schema registry" in one] == [
+        "the schema registry has no JSON Schema",
+        "the schema registry has no Protobuf",
+    ]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,19 @@ def test_a_topic_has_the_partitions_that_the_settings_say() -> None:
         assert "orders (3 partitions)" in kafka.describe()
     with Kafka() as kafka:
         kafka.topic("orders")
-        assert "orders (1 partitions)" in kafka.describe()
+        assert "orders (1 partition)" in kafka.describe()
+
+
+def test_a_mistyped_topic_is_told_the_right_one() -> None:
+    """The traceback ends at the line of the test."""
+    with Kafka() as kafka:
+        kafka.topic("orders")
+        for ask in (kafka.records, partial(kafka.produce, records=["1"])):
+            with pytest.raises(KafkaError, match="no topic order: did you mean orders") as caught:
+                ask("order")
+            assert len(caught.traceback.filter(caught)) == 1
+        with pytest.raises(KafkaError, match=r"there is no topic bills$"):
+            kafka.records("bills")
 
 
 def test_the_lag_of_a_group() -> None:

@@ -147,7 +147,7 @@ def test_the_report_of_a_failure(pytester: pytest.Pytester) -> None:
             "log:",
             "*test_block*",
             "*- Kafka broker -*",
-            "payments (1 partitions): 0: 0 to 0",
+            "payments (1 partition): 0: 0 to 0",
         ]
     )
     result.stdout.no_fnmatch_line("*unseen*")

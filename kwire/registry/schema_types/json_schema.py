@@ -25,6 +25,7 @@ from kwire.registry.schema_types.parsed import (
     MAX_PARTS,
     Incompatibility,
     InvalidSchema,
+    NoSuchType,
     ParsedSchema,
     all_references,
     parsed_json,
@@ -105,7 +106,7 @@ def _validator(draft: str) -> Any:
     try:
         import jsonschema_rs
     except ImportError as error:
-        raise InvalidSchema(f"JSON Schema {needs('registry', 'jsonschema-rs')}") from error
+        raise NoSuchType(f"JSON Schema: it {needs('registry', 'jsonschema-rs')}") from error
 
     def never(address: str) -> Any:
         raise ValueError(f"{address} isn't fetched")
@@ -125,7 +126,7 @@ def _specification(draft: str) -> "Specification[Any]":
     try:
         from referencing import jsonschema
     except ImportError as error:
-        raise InvalidSchema(f"JSON Schema {needs('registry', 'referencing')}") from error
+        raise NoSuchType(f"JSON Schema: it {needs('registry', 'referencing')}") from error
     found: Specification[Any] = getattr(jsonschema, _DRAFTS[draft])
     return found
 

@@ -36,6 +36,10 @@ class InvalidSchema(ValueError):
     """A text that is no schema of its type, or one beyond the limits; the text says why."""
 
 
+class NoSuchType(InvalidSchema):
+    """A schema of a type whose package isn't installed; the text says how to install it."""
+
+
 class TooComplex(InvalidSchema):
     """Two schemas whose comparison takes more than ``MAX_STEPS``."""
 

@@ -23,6 +23,7 @@ from kwire.registry.schema_types.parsed import (
     MAX_PARTS,
     Incompatibility,
     InvalidSchema,
+    NoSuchType,
     ParsedSchema,
     all_references,
 )
@@ -83,7 +84,7 @@ def parse(text: str, references: Mapping[str, ParsedSchema]) -> ProtobufSchema:
     try:
         from google.protobuf import descriptor_pool
     except ImportError as error:
-        raise InvalidSchema(f"Protobuf {needs('registry', 'protobuf')}") from error
+        raise NoSuchType(f"Protobuf: it {needs('registry', 'protobuf')}") from error
 
     used = [
         (name, one) for name, one in all_references(references) if isinstance(one, ProtobufSchema)
@@ -109,7 +110,7 @@ def _of_text(text: str, used: list[tuple[str, ProtobufSchema]]) -> list[bytes]:
     try:
         compiled = compile_text(text, texts)
     except WrongSchema as error:
-        raise InvalidSchema(str(error)) from error
+        raise _refusal(error) from error
     except SubprocessError as error:
         raise InvalidSchema("to compile it takes too long") from error
     except ValueError as error:  # an import whose name no file can have
@@ -156,9 +157,15 @@ def _known(names: list[str]) -> dict[str, bytes]:
     try:
         compiled = compile_text(f'syntax = "proto3"; {imports}')
     except WrongSchema as error:
-        raise InvalidSchema(str(error)) from error
+        raise _refusal(error) from error
     files = descriptor_pb2.FileDescriptorSet.FromString(compiled).file[:-1]
     return {file.name: file.SerializeToString() for file in files}
+
+
+def _refusal(error: WrongSchema) -> InvalidSchema:
+    if isinstance(error.__cause__, ImportError):
+        return NoSuchType(f"Protobuf: it {needs('registry', 'grpcio-tools')}")
+    return InvalidSchema(str(error))
 
 
 def _check(file: bytes) -> None:
