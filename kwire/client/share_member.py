@@ -105,7 +105,8 @@ class ShareMember:
         self._cluster = cluster
         self._group = group
         self._topics = list(topics)
-        self._member_id = str(uuid.uuid4())
+        # By the cluster's chance, which a simulation repeats.
+        self._member_id = str(uuid.UUID(int=cluster.random.getrandbits(128), version=4))
         self._epoch = _JOIN
         self._pause_s = _FIRST_PAUSE_S
         self._ids: dict[str, bytes] = {}

@@ -3,19 +3,22 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kwire.broker import coordinator_lookup
+from kwire.broker import coordinator_lookup, share_partitions
 from kwire.broker.delayed_produce import DelayedProduceQueue
 from kwire.broker.delayed_response import CommittedRecords, Replication
 from kwire.broker.replica import fetching
 from kwire.broker.replica.follower_partition import FollowerPartition
 from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.broker.replica.replica_sessions import ReplicaSession
+from kwire.broker.share_dead_letters import ShareDeadLetters
 from kwire.coordinator.transaction import coordinator
 from kwire.dispatch import pending_request
 from kwire.handlers import replica_fetch
 from kwire.metadata import leader_election, partition_change, registration
 from kwire.protocol.messages.offset_fetch import OffsetFetchResponse
 from kwire.protocol.messages.sync_group import SyncGroupResponse
+from kwire.share.partition import Acknowledge, SharePartition
+from kwire.share.run import AVAILABLE, Run
 from tests.simulation import failures, fast_bugs, more_clients
 from tests.simulation.scenarios import Fault, kills
 
@@ -377,4 +380,69 @@ BUGS = [
         failures.session_ends_in_silence,
         "not within 20 s: all brokers",
     ),
+]
+
+
+# Mistakes with the records of share groups (``test_share_groups``)
+
+
+def accepted_records_come_again(patch: Any) -> None:
+    """A record that is accepted is available again."""
+    outcome = SharePartition._outcome
+
+    def released(share: SharePartition, kind: Acknowledge, run: Run) -> Any:
+        return AVAILABLE if kind is Acknowledge.ACCEPT else outcome(share, kind, run)
+
+    patch.setattr(SharePartition, "_outcome", released)
+
+
+def locks_end_early(patch: Any) -> None:
+    """A lock lasts for a fiftieth of its time."""
+    settings = share_partitions.share_settings
+
+    def short(*args: Any) -> Any:
+        found = settings(*args)
+        return found._replace(limits=found.limits._replace(lock_ms=found.limits.lock_ms // 50))
+
+    patch.setattr(share_partitions, "share_settings", short)
+
+
+def deliveries_are_not_counted(patch: Any) -> None:
+    """Each delivery is the first."""
+    take = SharePartition._take
+
+    def first(share: SharePartition, run: Run, member: str, deadline_ms: int) -> None:
+        take(share, run, member, deadline_ms)
+        run.count = 1
+
+    patch.setattr(SharePartition, "_take", first)
+
+
+def one_delivery_too_many(patch: Any) -> None:
+    """The limit is one more than the group's."""
+    settings = share_partitions.share_settings
+
+    def more(*args: Any) -> Any:
+        found = settings(*args)
+        limit = found.limits.delivery_limit + 1
+        return found._replace(limits=found.limits._replace(delivery_limit=limit))
+
+    patch.setattr(share_partitions, "share_settings", more)
+
+
+def dead_letters_are_not_written(patch: Any) -> None:
+    """Dead records are archived without."""
+
+    async def write(letters: ShareDeadLetters, *args: Any) -> bool:
+        return True
+
+    patch.setattr(ShareDeadLetters, "write", write)
+
+
+SHARE_BUGS = [
+    Bug(accepted_records_come_again, kills, "an acknowledged record comes again"),
+    Bug(locks_end_early, kills, "two owners", seed=2),
+    Bug(deliveries_are_not_counted, kills, "releases aren't counted"),
+    Bug(one_delivery_too_many, kills, "beyond the limit"),
+    Bug(dead_letters_are_not_written, kills, "neither accepted nor dead"),
 ]
