@@ -226,7 +226,7 @@ def test_what_cannot_be_decoded(registry: SchemaRegistry) -> None:
     number = registry.register("shop-value", '"string"')
     twice = 'syntax = "proto3"; message A { A a = 1; string op = 2; }'
     recursive = registry.register("a", twice, "PROTOBUF")
-    broken = registry.register("b", "no proto", "PROTOBUF")
+    broken = registry.keep("b", "no proto", "PROTOBUF")
     decoder = decoder_of("id INT", registry.url)
     for value, error in {
         b"{}": "value: 2 bytes are too short for a schema id",

@@ -358,6 +358,7 @@ def test_json_of_a_registry(spark: SparkSession) -> None:
     first = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     second = first | {"properties": first["properties"] | {"name": {"type": "string"}}}
     with SchemaRegistry() as registry:
+        registry.set_compatibility("NONE")
         number = header(registry.register("orders-value", json.dumps(first), "JSON"))
         settings = Decode(options={"refresh_s": 0.001}, registry=registry.url)
         values = [number + b'{"id":1,"name":"x"}', b'{"id":2}', number + b"{}", number[:4], None]
