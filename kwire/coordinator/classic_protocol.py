@@ -142,9 +142,10 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         turn.note(group.group_id, text, for_debug=True)
         return
     group.protocol = group.select_protocol()
+    count = len(group.members)
     turn.note(
         group.group_id,
-        f"generation {group.generation} has {len(group.members)} member(s), {group.leader} "
+        f"generation {group.generation} has {count} member{'s' * (count > 1)}, {group.leader} "
         f"assigns by {group.protocol}; joining took {turn.now_ms - group.state_since_ms} ms",
     )
     group.move_to(GroupState.COMPLETING_REBALANCE, turn)

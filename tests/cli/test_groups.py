@@ -55,7 +55,7 @@ async def test_a_group_is_explained(tmp_path: Path, capsys):
     state, joined, formed = capsys.readouterr().out.splitlines()
     assert state == "billing: CompletingRebalance (classic)"
     assert re.match(r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d  raw-\S+ joins", joined)
-    assert "generation 1 has 1 member(s)" in formed
+    assert "generation 1 has 1 member, " in formed
 
 
 @pytest.mark.parametrize("bootstrap", ["localhost:", "localhost:x", "localhost:99999", ":9092"])

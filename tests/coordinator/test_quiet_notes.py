@@ -66,7 +66,7 @@ async def test_a_classic_consumer_that_runs_for_a_moment(
         assert (await client.request(sync, 3, SyncGroupResponse)).error_code == 0
         await leave(client, joined.member_id)
         [line] = lines(caplog)
-        assert line.startswith(f"group g: generation 1 has 1 member(s), {joined.member_id}")
+        assert line.startswith(f"group g: generation 1 has 1 member, {joined.member_id}")
         home = running.broker.groups.coordinator("g")
         assert len(home.coordinator.history.events_of("g")) == 5
         await client.aclose()

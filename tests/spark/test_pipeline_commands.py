@@ -64,6 +64,10 @@ def test_init_takes_the_cluster_that_other_commands_take(
     monkeypatch.setenv("KWIRE_BOOTSTRAP_SERVER", "127.0.0.1:9096")
     file = tmp_path / "orders.toml"
     assert pipeline("init", file) == 0
+    assert capsys.readouterr().out == (
+        f"wrote {file}, for JSON with the columns id and name; change them to yours, then: kwire "
+        f"pipeline run {file}\n"
+    )
     assert 'bootstrap_servers = "127.0.0.1:9096"' in file.read_text(encoding="utf-8")
     assert pipeline("init", tmp_path / "x.toml", "-b", "h:1", "--cluster", "c") == 2
     assert "exclude each other" in capsys.readouterr().err

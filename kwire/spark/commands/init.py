@@ -80,5 +80,8 @@ def run(options: argparse.Namespace) -> int:
         return fail(f"{path} is there already; choose another name")
     except OSError as error:
         return fail(f"cannot write {path}: {error.strerror}")
-    print(f"wrote {path}; name the columns in it, then: kwire pipeline run {path}")
+    print(
+        f"wrote {path}, for JSON with the columns id and name; change them to yours, then: "
+        f"kwire pipeline run {path}"
+    )
     return 0
