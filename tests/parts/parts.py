@@ -34,7 +34,7 @@ class Part(NamedTuple):
 PARTS = (
     Part("check", "format, lint, types, structure, unit tests", 1.6),
     Part("newest-python", "unit tests on another CPython", 1.4, "150 MB, test tools"),
-    Part("processes", "tests that start other programs", 1.6),
+    Part("processes", "tests that take seconds, in other programs mostly", 1.6),
     Part("worst-cases", "hostile clients, the largest requests, a long life", 2),
     Part("short-fuzz", "property tests with new examples", 2),
     Part("short-simulation", "clusters in virtual time under faults, seeded bugs", 2),
