@@ -99,7 +99,8 @@ class Queue:
         if is_same_leader:
             least = self._released.get((place, epoch), 0) + 1
             assert delivery.number >= least, f"{least - 1} releases aren't counted: {what}"
-        self.locks[place] = Lock(worker, now_s, asked_s + LOCK_S, epoch)
+        # The broker counts in whole milliseconds, from the one in which the lock began.
+        self.locks[place] = Lock(worker, now_s, asked_s + LOCK_S - 0.001, epoch)
 
     def tries(self, delivery: Delivery, kind: int) -> None:
         """A worker is about to acknowledge: from now on its lock may be gone."""
