@@ -76,7 +76,7 @@ run: $(VENV)/.run ## serve on 127.0.0.1:9092 with data in ./kwire-data, and a pa
 test: $(VENV)/.test bring-etcd ## every test, side by side where there are cores for it, and tables of what ran (PARTS="check compat": only these; CORES=1: one after the other)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS) $(if $(CORES),--cores $(CORES))
 
-check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in up to two minutes on two cores
+check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in two to three minutes on two cores
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
